@@ -1,0 +1,5 @@
+//! What a size is compared with, and what follows from it. Pure: knows no sockets and no tokio.
+
+mod words;
+
+pub use words::{Action, Codec, ErrorCode, Gate, Source};

@@ -1,0 +1,136 @@
+//! The product's vocabulary as types. One word per thing: the same label stands in config keys, metric
+//! labels, log fields and error text.
+
+use std::fmt;
+
+/// Declares an enum whose every variant has one fixed label.
+macro_rules! labelled {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $label:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$vmeta])* $variant),+ }
+
+        impl $name {
+            /// Every variant, in declaration order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word used in config, metrics, logs and error text.
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$variant => $label),+ }
+            }
+
+            /// The variant with this label.
+            pub fn from_label(label: &str) -> Option<Self> {
+                match label { $($label => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.label())
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.label())
+            }
+        }
+    };
+}
+
+labelled! {
+    /// A place where a size is compared with a limit.
+    Gate {
+        /// Wire bytes of one partition's record batch, its 61-byte header included.
+        Batch = "batch",
+        /// 61 + the records after decompression.
+        Uncompressed = "uncompressed",
+        /// One record as encoded, its length varint included.
+        Record = "record",
+        /// What the Java producer would compare with `max.request.size`.
+        Estimate = "estimate",
+        /// One record's key.
+        Key = "key",
+        /// One record's value.
+        Value = "value",
+        /// All header names and values of one record together.
+        Headers = "headers",
+        /// Uncompressed / wire, for batches above 1 MiB uncompressed.
+        Ratio = "ratio",
+        /// One whole request.
+        Frame = "frame",
+    }
+}
+
+labelled! {
+    /// Where a limit comes from.
+    Source {
+        /// A config rule (or the `limits` that hold where no rule does).
+        Rule = "rule",
+        /// The topic's own override of `max.message.bytes`.
+        Topic = "topic",
+        /// The broker default the topic inherits.
+        Broker = "broker",
+        /// `segment.bytes` below `max.message.bytes`.
+        Segment = "segment",
+        /// Another member of the topic's family.
+        Family = "family",
+    }
+}
+
+labelled! {
+    /// What a rule does with a batch over its limit.
+    Action {
+        /// Refuse it.
+        Reject = "reject",
+        /// Count and log what would be refused; forward it.
+        Observe = "observe",
+        /// Put the value into the object store and forward a ticket.
+        Offload = "offload",
+    }
+}
+
+labelled! {
+    /// Which Kafka error code a refusal bears.
+    ErrorCode {
+        /// 10, and 87 where a client would loop on 10.
+        Auto = "auto",
+        /// 10.
+        MessageTooLarge = "MESSAGE_TOO_LARGE",
+        /// 44.
+        PolicyViolation = "POLICY_VIOLATION",
+        /// 87.
+        InvalidRecord = "INVALID_RECORD",
+    }
+}
+
+labelled! {
+    /// Compression of a record batch: bits 0–2 of its attributes.
+    Codec {
+        /// 0
+        None = "none",
+        /// 1
+        Gzip = "gzip",
+        /// 2
+        Snappy = "snappy",
+        /// 3
+        Lz4 = "lz4",
+        /// 4
+        Zstd = "zstd",
+    }
+}
+
+impl Codec {
+    /// The codec in the attributes of a batch (or a magic 0/1 message); `None` for the ids 5–7.
+    pub const fn from_attributes(attributes: i16) -> Option<Self> {
+        match attributes & 0x07 {
+            0 => Some(Self::None),
+            1 => Some(Self::Gzip),
+            2 => Some(Self::Snappy),
+            3 => Some(Self::Lz4),
+            4 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
