@@ -5,5 +5,7 @@
 //!
 //! [ARCHITECTURE.md]: https://github.com/sizegate/sizegate/blob/main/ARCHITECTURE.md
 
+pub mod batch;
 pub mod config;
 pub mod policy;
+pub mod wire;
