@@ -1,5 +1,23 @@
 //! What a size is compared with, and what follows from it. Pure: knows no sockets and no tokio.
+//!
+//! [`Policy`] is compiled from the configuration; [`TopicPolicy`] is what it says of one topic;
+//! [`Violation`] is a size over a limit; [`Refusal`] is the violation told to a person.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
 
+mod loops;
+mod refusal;
+mod rules;
+mod violation;
 mod words;
 
+pub use loops::{LoopDetector, ResendKey};
+pub use refusal::{Blame, Place, Refusal};
+pub use rules::{Learned, Policy, TopicPolicy};
+pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};
 pub use words::{Action, Codec, ErrorCode, Gate, Source};

@@ -1,7 +1,8 @@
 //! The only place that touches a peer's raw bytes.
 //!
 //! Every read names its field, every declared count is compared with the bytes that remain, and nothing is
-//! allocated by a declared size.
+//! allocated by a declared size. What arrives whole is read with [`Reader`]; what streams past is read with
+//! [`Walker`].
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,6 +11,17 @@
     clippy::arithmetic_side_effects
 )]
 
+pub mod addresses;
+pub mod api;
+pub mod api_versions;
+pub mod produce;
+pub mod produce_answer;
 mod reader;
+pub mod walk;
+mod writer;
 
+pub use addresses::AddressBook;
+pub use api::{FrameHead, HEAD_BYTES};
 pub use reader::{Malformed, Reader, Reason};
+pub use walk::Walker;
+pub use writer::Writer;

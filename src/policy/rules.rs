@@ -1,0 +1,192 @@
+//! The rules, compiled: which of them speaks for a topic, and which limits are in force there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use regex::RegexSet;
+
+use super::{Action, BatchFacts, ErrorCode, Gate, Limit, Size, Source, Violation};
+use crate::config::{BatchLimit, Config, Limits, Mode, Rule, TopicPattern};
+
+/// The configuration's rules, ready to be asked. Asked once per session and topic, never per request.
+#[derive(Debug)]
+pub struct Policy {
+    mode: Mode,
+    defaults: Limits,
+    rules: Vec<Rule>,
+    exact: HashMap<String, usize>,
+    globs: GlobSet,
+    /// The rule each glob belongs to.
+    glob_rules: Vec<usize>,
+    regexes: RegexSet,
+    /// The rule each regex belongs to.
+    regex_rules: Vec<usize>,
+    near_limit: f64,
+}
+
+/// What the policy says of one topic.
+#[derive(Debug, Clone)]
+pub struct TopicPolicy {
+    /// What happens above a limit; `observe` where the mode says so.
+    pub action: Action,
+    /// The Kafka error code of refusals.
+    pub error_code: ErrorCode,
+    /// The rule's remedy.
+    pub remedy: Option<Arc<str>>,
+    /// The topic's own limit is looked at.
+    pub inherits: bool,
+    /// The number for the batch gate, if the configuration has one.
+    pub batch: Option<Limit>,
+    /// All other limits.
+    pub deep: Vec<Limit>,
+    /// Sizes above this share of a limit are near it.
+    pub near_limit: f64,
+}
+
+/// What the control plane knows of a topic's own limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Learned {
+    /// Bytes.
+    pub value: u64,
+    /// `topic`, `broker` or `segment`.
+    pub source: Source,
+}
+
+/// The name of what the configuration's `limits` section sets.
+const LIMITS: &str = "limits";
+
+impl Policy {
+    /// Compiles the rules of a valid configuration.
+    ///
+    /// # Errors
+    /// A glob or regex too large to compile; what is merely misspelt was refused with the configuration.
+    pub fn compile(config: &Config) -> Result<Self, String> {
+        let mut exact = HashMap::new();
+        let (mut globs, mut glob_rules) = (GlobSetBuilder::new(), Vec::new());
+        let (mut regexes, mut regex_rules) = (Vec::new(), Vec::new());
+        for (index, rule) in config.rules.iter().enumerate() {
+            for pattern in &rule.topics {
+                match pattern {
+                    TopicPattern::Exact(name) => {
+                        exact.entry(name.clone()).or_insert(index);
+                    }
+                    TopicPattern::Glob(glob) => {
+                        globs.add(GlobBuilder::new(glob).build().map_err(|e| e.to_string())?);
+                        glob_rules.push(index);
+                    }
+                    TopicPattern::Regex(regex) => {
+                        regexes.push(format!("^(?:{regex})$"));
+                        regex_rules.push(index);
+                    }
+                }
+            }
+        }
+        Ok(Self {
+            mode: config.mode,
+            defaults: config.limits.clone(),
+            rules: config.rules.clone(),
+            exact,
+            globs: globs.build().map_err(|e| e.to_string())?,
+            glob_rules,
+            regexes: RegexSet::new(regexes).map_err(|e| e.to_string())?,
+            regex_rules,
+            near_limit: config.near_limit,
+        })
+    }
+
+    /// Topics are told apart: a batch for a topic that cannot be named may not pass.
+    pub fn is_governed(&self) -> bool {
+        !self.rules.is_empty() || self.defaults.batch_bytes.is_some_and(|limit| matches!(limit, BatchLimit::Bytes(_)))
+    }
+
+    /// Nothing is refused whatever a rule says.
+    pub const fn observes(&self) -> bool {
+        matches!(self.mode, Mode::Observe)
+    }
+
+    /// The first rule that matches.
+    pub fn rule_for(&self, topic: &str) -> Option<&Rule> {
+        let exact = self.exact.get(topic).copied();
+        let glob = self.globs.matches(topic).into_iter().filter_map(|at| self.glob_rules.get(at).copied()).min();
+        let regex = self.regexes.matches(topic).into_iter().filter_map(|at| self.regex_rules.get(at).copied()).min();
+        [exact, glob, regex].into_iter().flatten().min().and_then(|index| self.rules.get(index))
+    }
+
+    /// What holds for a topic: the first rule that matches, and `limits` for what it leaves out.
+    pub fn for_topic(&self, topic: &str) -> TopicPolicy {
+        let rule = self.rule_for(topic);
+        let action = match rule {
+            _ if self.observes() => Action::Observe,
+            Some(rule) => rule.action,
+            None => Action::Reject,
+        };
+        let name: Option<Arc<str>> = rule.map(|rule| rule.name.as_str().into());
+        let set = |gate, of: fn(&Limits) -> Option<u64>| -> Option<Limit> {
+            let by_rule = rule.and_then(|rule| of(&rule.limits)).map(|value| (value, name.clone()));
+            let (value, name) = by_rule.or_else(|| of(&self.defaults).map(|value| (value, Some(LIMITS.into()))))?;
+            Some(Limit { gate, value, source: Source::Rule, name })
+        };
+        let deep = [
+            set(Gate::Uncompressed, |limits| limits.uncompressed_bytes),
+            set(Gate::Record, |limits| limits.record_bytes),
+            set(Gate::Estimate, |limits| limits.estimate_bytes),
+            set(Gate::Key, |limits| limits.key_bytes),
+            set(Gate::Value, |limits| limits.value_bytes),
+            set(Gate::Headers, |limits| limits.headers_bytes),
+            set(Gate::Ratio, |limits| limits.ratio.map(|ratio| ratio as u64)),
+        ];
+        let batch = rule.and_then(|rule| rule.limits.batch_bytes).or(self.defaults.batch_bytes);
+        TopicPolicy {
+            action,
+            error_code: rule.map_or(ErrorCode::Auto, |rule| rule.error_code),
+            remedy: rule.and_then(|rule| rule.remedy.as_deref()).map(Arc::from),
+            inherits: !matches!(batch, Some(BatchLimit::None)),
+            batch: set(Gate::Batch, |limits| match limits.batch_bytes {
+                Some(BatchLimit::Bytes(value)) => Some(value),
+                _ => None,
+            })
+            .filter(|_| matches!(batch, Some(BatchLimit::Bytes(_)))),
+            deep: deep.into_iter().flatten().collect(),
+            near_limit: self.near_limit,
+        }
+    }
+}
+
+impl TopicPolicy {
+    /// The batch gate's limit in force: the smallest number wins and keeps its source.
+    pub fn batch_limit(&self, learned: Option<Learned>) -> Option<Limit> {
+        let learned = learned.filter(|_| self.inherits).map(|learned| Limit {
+            gate: Gate::Batch,
+            value: learned.value,
+            source: learned.source,
+            name: None,
+        });
+        match (&self.batch, learned) {
+            (Some(set), Some(learned)) if learned.value < set.value => Some(learned),
+            (Some(set), _) => Some(set.clone()),
+            (None, learned) => learned,
+        }
+    }
+
+    /// The number of [`TopicPolicy::batch_limit`] alone: no allocation, for the hot path.
+    pub fn batch_limit_bytes(&self, learned: Option<Learned>) -> Option<u64> {
+        let learned = learned.filter(|_| self.inherits).map(|learned| learned.value);
+        let set = self.batch.as_ref().map(|limit| limit.value);
+        set.into_iter().chain(learned).min()
+    }
+
+    /// The batch gate: strictly more than the limit is a violation, as in the broker.
+    pub fn judge_batch(&self, facts: &BatchFacts, learned: Option<Learned>) -> Option<Violation> {
+        if self.batch_limit_bytes(learned).is_none_or(|limit| facts.wire_bytes <= limit) {
+            return None;
+        }
+        let limit = self.batch_limit(learned)?;
+        Some(Violation { limit, size: Size::Exact(facts.wire_bytes), record: None })
+    }
+
+    /// A size that is within the limit, but above the share of it that counts as near.
+    pub fn is_near(&self, size: u64, limit: u64) -> bool {
+        size as f64 > limit as f64 * self.near_limit
+    }
+}

@@ -1,0 +1,71 @@
+//! Clients in, brokers out: listeners, sessions, the budget, and the verdict on every Produce.
+//!
+//! One task per session and no channel in the data path. This module never looks into a peer's bytes itself:
+//! `wire` does.
+
+mod book;
+mod budget;
+mod ledger;
+mod listener;
+mod outbox;
+mod report;
+mod session;
+mod topics;
+mod verdict;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+pub use book::Book;
+pub use budget::Budget;
+pub use listener::{Bound, Listeners};
+
+use crate::cluster::Cluster;
+use crate::config::HostPort;
+use crate::net::{Acceptor, Connector};
+use crate::policy::Policy;
+use crate::telemetry::{Metrics, Refusals};
+use crate::wire::api_versions::ClientSoftware;
+
+/// What all sessions share.
+pub struct Shared {
+    /// The rules in force; replaced by a reload.
+    pub policy: ArcSwap<Policy>,
+    /// What is known of the cluster.
+    pub cluster: Cluster,
+    /// Clients' bootstrap goes to the first of these that answers.
+    pub bootstrap_servers: Vec<HostPort>,
+    /// Connects to brokers.
+    pub connector: Connector,
+    /// Accepts clients.
+    pub acceptor: Acceptor,
+    /// What clients are told instead of brokers' addresses.
+    pub book: Book,
+    /// Bytes that may be held.
+    pub budget: Arc<Budget>,
+    /// Counters and histograms.
+    pub metrics: Arc<Metrics>,
+    /// The last refusals.
+    pub refusals: Arc<Refusals>,
+    /// The frame gate's limit.
+    pub frame_bytes: u32,
+    /// A connection without traffic for this long is closed.
+    pub idle_timeout: Duration,
+    /// Numbers refusals.
+    pub refusal_ids: AtomicU64,
+}
+
+/// What is known of the client of a session.
+#[derive(Debug, Clone)]
+pub struct ClientInfo {
+    /// Where it connects from.
+    pub address: SocketAddr,
+    /// Its `client_id`, as last sent; control characters replaced.
+    pub client_id: Option<String>,
+    /// What it says it is.
+    pub software: Option<ClientSoftware>,
+}

@@ -1,0 +1,125 @@
+//! The answers a client waits for, in the order of its requests.
+//!
+//! A broker answers one connection's requests in order, so an answer made here queues behind those in flight.
+//! Invariant: exactly one entry per request that gets an answer; a Produce with acks 0 gets none.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::verdict::{Refused, Sent};
+use crate::wire::{Malformed, Reason};
+
+/// Requests in flight on one connection before its client is no longer read. A broker handles one at a time,
+/// so more than a few help nobody; the bound keeps a flood of tiny requests from growing the ledger.
+const MOST_IN_FLIGHT: usize = 4096;
+
+/// An answer to come.
+#[derive(Debug)]
+pub struct Expected {
+    /// Of the request.
+    pub correlation_id: i32,
+    /// Of the request.
+    pub api_key: i16,
+    /// Of the request.
+    pub api_version: i16,
+    /// When the request's head arrived.
+    pub since: Instant,
+    /// How it is answered.
+    pub answer: Answer,
+}
+
+/// How a request is answered.
+#[derive(Debug)]
+pub enum Answer {
+    /// By the broker.
+    Forwarded,
+    /// By the broker, in a frame of which nothing is known: a SASL token without a Kafka header.
+    Token,
+    /// By the broker; refusals are merged into its answer.
+    Produce(Box<Produced>),
+    /// Here, with these bytes.
+    Made(Bytes),
+}
+
+/// What is remembered of a forwarded Produce.
+#[derive(Debug, Default)]
+pub struct Produced {
+    /// What was forwarded, to explain a refusal by the broker.
+    pub sent: Vec<Sent>,
+    /// What was not.
+    pub refused: Vec<Refused>,
+}
+
+/// The queue.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    expected: VecDeque<Expected>,
+    made_bytes: usize,
+}
+
+impl Ledger {
+    /// No answer is to come.
+    pub fn is_empty(&self) -> bool {
+        self.expected.is_empty()
+    }
+
+    /// No more requests for now.
+    pub fn is_full(&self) -> bool {
+        self.expected.len() >= MOST_IN_FLIGHT
+    }
+
+    /// Bytes of answers made here that wait for their turn.
+    pub const fn made_bytes(&self) -> usize {
+        self.made_bytes
+    }
+
+    /// A request was read.
+    pub fn expect(&mut self, expected: Expected) {
+        if let Answer::Made(bytes) = &expected.answer {
+            self.made_bytes += bytes.len();
+        }
+        self.expected.push_back(expected);
+    }
+
+    /// The next answer, if it was made here.
+    pub fn take_made(&mut self) -> Option<(Expected, Bytes)> {
+        match self.expected.front()?.answer {
+            Answer::Made(_) => {}
+            _ => return None,
+        }
+        let mut next = self.expected.pop_front()?;
+        self.shrink();
+        match std::mem::replace(&mut next.answer, Answer::Forwarded) {
+            Answer::Made(bytes) => {
+                self.made_bytes -= bytes.len();
+                Some((next, bytes))
+            }
+            _ => None,
+        }
+    }
+
+    /// The entry that a broker's answer with this correlation id belongs to: the next one, or none.
+    pub fn answered(&mut self, correlation_id: i32) -> Result<Expected, Malformed> {
+        let next = self.expected.front().ok_or(Malformed::new("correlation_id", Reason::UnexpectedAnswer))?;
+        match next.answer {
+            Answer::Token => {}
+            Answer::Made(_) => return Err(Malformed::new("correlation_id", Reason::UnexpectedAnswer)),
+            _ if next.correlation_id != correlation_id => {
+                return Err(Malformed::new("correlation_id", Reason::UnexpectedCorrelationId));
+            }
+            _ => {}
+        }
+        let answered = self.expected.pop_front();
+        self.shrink();
+        answered.ok_or(Malformed::new("correlation_id", Reason::UnexpectedAnswer))
+    }
+
+    /// An idle connection keeps no memory of a busy past.
+    fn shrink(&mut self) {
+        if self.expected.is_empty() && self.expected.capacity() > 16 {
+            self.expected = VecDeque::new();
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Bytes on their way to one peer, in order, with the budget they hold.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use tokio::io::AsyncWrite;
+
+use super::budget::Lease;
+
+/// Pieces written with one system call.
+const VECTORED: usize = 64;
+
+/// A queue of pieces. Empty, it holds no memory but its own few words and no budget.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pieces: VecDeque<Bytes>,
+    bytes: usize,
+    lease: Lease,
+}
+
+impl Outbox {
+    /// Nothing waits to be written.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Bytes that wait to be written.
+    pub const fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Appends a piece.
+    pub fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.bytes += piece.len();
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// Budget that is given back when everything is written.
+    pub fn hold(&mut self, lease: Lease) {
+        self.lease.join(lease);
+    }
+
+    /// Writes until the queue is empty or the peer takes no more.
+    pub fn poll_write<W: AsyncWrite + Unpin>(&mut self, to: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.pieces.is_empty() {
+            let written = match &*self.pieces.make_contiguous() {
+                [single] => ready!(Pin::new(&mut *to).poll_write(cx, single))?,
+                several => {
+                    let mut slices = [IoSlice::new(&[]); VECTORED];
+                    let count = several.len().min(VECTORED);
+                    for (slice, piece) in slices.iter_mut().zip(several) {
+                        *slice = IoSlice::new(piece);
+                    }
+                    ready!(Pin::new(&mut *to).poll_write_vectored(cx, &slices[..count]))?
+                }
+            };
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.advance(written);
+        }
+        if self.pieces.capacity() > VECTORED {
+            self.pieces = VecDeque::new();
+        }
+        self.lease = Lease::default();
+        Poll::Ready(Ok(()))
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        self.bytes -= written;
+        while let Some(front) = self.pieces.front_mut() {
+            if written < front.len() {
+                front.advance(written);
+                return;
+            }
+            written -= front.len();
+            self.pieces.pop_front();
+        }
+    }
+}

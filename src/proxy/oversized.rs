@@ -1,0 +1,105 @@
+//! A Produce above the frame limit: read for its names and partitions, kept for nothing else, and answered.
+
+use std::sync::Arc;
+
+use crate::wire::api::{FrameHead, HEAD_BYTES};
+use crate::wire::produce::FIRST_FLEXIBLE_VERSION;
+use crate::wire::walk::{self, Visitor};
+use crate::wire::{Malformed, Reason, Walker, Writer};
+
+/// Names and partitions remembered: enough for 100,000 partitions.
+const MOST_REMEMBERED_BYTES: usize = 4 * 1024 * 1024;
+
+/// An oversized request on its way to nowhere.
+pub struct Oversized {
+    /// Its head.
+    pub head: FrameHead,
+    left: usize,
+    /// Bytes of the head still at the front of what comes.
+    head_left: usize,
+    walker: Walker,
+    found: Found,
+}
+
+/// What an answer must name.
+#[derive(Debug, Default)]
+pub struct Found {
+    flexible: bool,
+    /// `acks`
+    pub acks: i16,
+    /// `client_id`
+    pub client_id: Option<Vec<u8>>,
+    topic_key: Arc<[u8]>,
+    /// Topic as encoded, and partition.
+    pub partitions: Vec<(Arc<[u8]>, i32)>,
+    remembered_bytes: usize,
+}
+
+impl Oversized {
+    /// A request that begins with `head`.
+    pub fn new(head: FrameHead) -> Self {
+        let body = head.frame_bytes().saturating_sub(HEAD_BYTES);
+        Self {
+            head,
+            left: head.frame_bytes(),
+            head_left: HEAD_BYTES,
+            walker: Walker::new(&walk::PRODUCE_REQUEST, head.api_version, body as u64),
+            found: Found { flexible: head.api_version >= FIRST_FLEXIBLE_VERSION, ..Found::default() },
+        }
+    }
+
+    /// Bytes of the frame still to come.
+    pub const fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Reads the next bytes of the frame, at most [`Oversized::left`] of them.
+    pub fn read(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        self.left = self.left.saturating_sub(chunk.len());
+        let skipped = self.head_left.min(chunk.len());
+        self.head_left -= skipped;
+        self.walker.advance(chunk.get(skipped..).unwrap_or_default(), &mut self.found)?;
+        if self.found.remembered_bytes > MOST_REMEMBERED_BYTES {
+            return Err(Malformed::new("partition_data", Reason::TooLong));
+        }
+        if self.left == 0 && !self.walker.is_at_tail() {
+            return Err(Malformed::new("topic_data", Reason::Truncated));
+        }
+        Ok(())
+    }
+
+    /// What was found, once all of it was read.
+    pub fn into_found(self) -> Found {
+        self.found
+    }
+}
+
+impl Visitor for Found {
+    fn fixed(&mut self, field: &'static str, bytes: &[u8]) {
+        match field {
+            "acks" => self.acks = bytes.first_chunk().map_or(0, |b| i16::from_be_bytes(*b)),
+            "topic_id" => self.topic_key = bytes.into(),
+            "index" => {
+                let index = bytes.first_chunk().map_or(0, |b| i32::from_be_bytes(*b));
+                self.remembered_bytes += size_of::<(Arc<[u8]>, i32)>();
+                if self.remembered_bytes <= MOST_REMEMBERED_BYTES {
+                    self.partitions.push((Arc::clone(&self.topic_key), index));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, field: &'static str, bytes: Option<&[u8]>) {
+        match field {
+            "client_id" => self.client_id = bytes.map(<[u8]>::to_vec),
+            "topic" => {
+                let mut w = Writer::part();
+                w.string(self.flexible, bytes);
+                self.remembered_bytes += w.len();
+                self.topic_key = w.into_part().into();
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! One client connection with its one upstream connection: a state machine that is driven by one task.
+//!
+//! `requests` is the way from the client to the broker, `answers` the way back; both are polled in turn and
+//! share the ledger without a lock. Bytes are read into a buffer that belongs to the worker thread, and leave
+//! it as slices: an idle session holds no buffer.
+
+mod answers;
+mod chunk;
+mod requests;
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWrite;
+use tokio::time::Sleep;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use self::answers::Answers;
+use self::requests::Requests;
+use super::book::Route;
+use super::ledger::Ledger;
+use super::outbox::Outbox;
+use super::verdict::{Asked, CURRENT, Judge, Question};
+use super::{ClientInfo, Shared};
+use crate::cluster::Lookup;
+use crate::config::HostPort;
+use crate::net::Stream;
+use crate::wire::Malformed;
+
+/// Bytes that wait for a client before its requests are no longer read.
+const BACKLOG_BYTES: usize = 64 * 1024;
+/// A frame of which nothing more has come for this long is given up when others wait for its memory.
+const STALL: Duration = Duration::from_secs(10);
+/// How long a client's or broker's last bytes may take to leave.
+const LINGER: Duration = Duration::from_secs(10);
+/// How long a broker is given to accept a connection, over all addresses tried.
+const CONNECT: Duration = Duration::from_secs(15);
+/// How long the control plane is waited for before a verdict.
+const ASK: Duration = Duration::from_secs(3);
+
+/// Why a session ended.
+#[derive(Debug)]
+pub enum Close {
+    /// The client closed, and has all its answers.
+    ByClient,
+    /// The broker closed.
+    ByBroker,
+    /// The client's bytes are not the protocol.
+    MalformedRequest(Malformed),
+    /// The broker's bytes are not the protocol.
+    MalformedAnswer(Malformed),
+    /// Another protocol on the port.
+    Foreign(&'static str),
+    /// A request above `frame_bytes` that cannot be answered for its partitions.
+    FrameTooLarge {
+        /// Which request.
+        api_key: i16,
+        /// Its bytes.
+        request_bytes: u32,
+    },
+    /// A refused Produce with acks 0: closing is the only answer it can have.
+    RefusedWithoutAnswer,
+    /// No broker to talk to.
+    Unreachable(io::Error),
+    /// Nothing came or went for `idle_timeout`.
+    Idle,
+    /// Half a frame held memory that others waited for.
+    Stalled,
+    /// The proxy is going down, and everything in flight is answered.
+    Shutdown,
+    /// The client's side broke.
+    Downstream(io::Error),
+    /// The broker's side broke.
+    Upstream(io::Error),
+}
+
+impl Close {
+    /// The metric label and log field.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::ByClient => "client_closed",
+            Self::ByBroker => "broker_closed",
+            Self::MalformedRequest(_) => "malformed_request",
+            Self::MalformedAnswer(_) => "malformed_answer",
+            Self::Foreign(_) => "foreign_protocol",
+            Self::FrameTooLarge { .. } => "frame_too_large",
+            Self::RefusedWithoutAnswer => "refused_without_answer",
+            Self::Unreachable(_) => "broker_unreachable",
+            Self::Idle => "idle",
+            Self::Stalled => "stalled",
+            Self::Shutdown => "shutdown",
+            Self::Downstream(_) => "client_error",
+            Self::Upstream(_) => "broker_error",
+        }
+    }
+}
+
+/// The broker's side.
+enum Upstream {
+    /// No byte has come yet that it would be needed for.
+    Unneeded,
+    Connecting(Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>),
+    Open(Stream),
+}
+
+/// A session in progress.
+pub struct Session {
+    shared: Arc<Shared>,
+    who: ClientInfo,
+    route: Route,
+    client: Stream,
+    upstream: Upstream,
+    requests: Requests,
+    answers: Answers,
+    ledger: Ledger,
+    judge: Judge,
+    to_upstream: Outbox,
+    to_client: Outbox,
+    last_traffic: Instant,
+    timer: Pin<Box<Sleep>>,
+    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
+    is_draining: bool,
+}
+
+impl Session {
+    /// Serves a client until one side is done, and tells why.
+    pub async fn serve(shared: Arc<Shared>, client: Stream, who: ClientInfo, route: Route, shutdown: CancellationToken) -> (ClientInfo, Close) {
+        let mut session = Session {
+            who,
+            route,
+            client,
+            upstream: Upstream::Unneeded,
+            requests: Requests::default(),
+            answers: Answers::default(),
+            ledger: Ledger::default(),
+            judge: Judge::new(Arc::clone(&shared)),
+            to_upstream: Outbox::default(),
+            to_client: Outbox::default(),
+            last_traffic: Instant::now(),
+            timer: Box::pin(tokio::time::sleep(shared.idle_timeout)),
+            shutdown: Box::pin(shutdown.cancelled_owned()),
+            is_draining: false,
+            shared,
+        };
+        let close = std::future::poll_fn(|cx| session.poll(cx)).await;
+        let close = session.finish(close).await;
+        (session.who, close)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
+        if !self.is_draining && self.shutdown.as_mut().poll(cx).is_ready() {
+            self.is_draining = true;
+        }
+        loop {
+            let step = self.poll_requests(cx).and_then(|requests| Ok(self.poll_answers(cx)? || requests));
+            match step {
+                Err(close) => return Poll::Ready(close),
+                Ok(true) => {}
+                Ok(false) => break,
+            }
+        }
+        if let Some(close) = self.is_finished() {
+            return Poll::Ready(close);
+        }
+        self.poll_timer(cx)
+    }
+
+    /// Everything that was asked is answered, and no more will be asked.
+    fn is_finished(&self) -> Option<Close> {
+        let is_quiet = self.ledger.is_empty()
+            && self.to_client.is_empty()
+            && self.to_upstream.is_empty()
+            && !self.requests.is_busy();
+        match &self.requests.ended {
+            Some(ended) if is_quiet => Some(ended.close()),
+            None if is_quiet && self.is_draining => Some(Close::Shutdown),
+            _ => None,
+        }
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let quiet = self.last_traffic.elapsed();
+            let holds_half_a_frame = self.requests.holds_half_a_frame();
+            if quiet >= self.shared.idle_timeout {
+                return Poll::Ready(Close::Idle);
+            }
+            if holds_half_a_frame && quiet >= STALL && self.shared.budget.has_waiters() {
+                return Poll::Ready(Close::Stalled);
+            }
+            let next = if holds_half_a_frame { STALL } else { self.shared.idle_timeout - quiet };
+            self.timer.as_mut().reset(tokio::time::Instant::now() + next.min(self.shared.idle_timeout - quiet));
+        }
+        Poll::Pending
+    }
+
+    /// A frame is being held: look after it sooner than after an idle connection.
+    fn watch_for_stall(&mut self) {
+        self.timer.as_mut().reset(tokio::time::Instant::now() + STALL.min(self.shared.idle_timeout));
+    }
+
+    /// The broker's side, connecting to it first if need be.
+    fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Stream, Close>> {
+        if let Upstream::Unneeded = self.upstream {
+            self.upstream = Upstream::Connecting(Box::pin(connect(Arc::clone(&self.shared), self.route)));
+        }
+        if let Upstream::Connecting(connecting) = &mut self.upstream {
+            match connecting.as_mut().poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Close::Unreachable(error))),
+                Poll::Ready(Ok(stream)) => self.upstream = Upstream::Open(stream),
+            }
+        }
+        match &mut self.upstream {
+            Upstream::Open(stream) => Poll::Ready(Ok(stream)),
+            Upstream::Unneeded | Upstream::Connecting(_) => Poll::Pending,
+        }
+    }
+
+    /// Lets the last bytes leave, then closes both sides.
+    async fn finish(&mut self, close: Close) -> Close {
+        if matches!(close, Close::Downstream(_)) {
+            return close;
+        }
+        let Session { to_client, to_upstream, client, upstream, .. } = self;
+        let flush = async {
+            if let (Upstream::Open(stream), false) = (&mut *upstream, to_upstream.is_empty()) {
+                let _ = std::future::poll_fn(|cx| to_upstream.poll_write(stream, cx)).await;
+            }
+            let _ = std::future::poll_fn(|cx| to_client.poll_write(client, cx)).await;
+            let _ = std::future::poll_fn(|cx| Pin::new(&mut *client).poll_shutdown(cx)).await;
+            if let Upstream::Open(stream) = upstream {
+                let _ = std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx)).await;
+                // Unread answers would turn the close into a reset, and a reset can overtake what was sent.
+                let _ = tokio::io::copy(stream, &mut tokio::io::sink()).await;
+            }
+        };
+        let _ = tokio::time::timeout(LINGER, flush).await;
+        close
+    }
+
+    /// Asks the control plane, in the background of this session only.
+    fn ask(&self, question: Question, asked: Asked) -> (Pin<Box<dyn Future<Output = ()> + Send>>, Asked) {
+        let shared = Arc::clone(&self.shared);
+        let node_id = match self.route {
+            Route::Node(node_id) => Some(node_id),
+            Route::Bootstrap => None,
+        };
+        let asked = match question {
+            Question::Ids(_) => Asked { ids: true, ..asked },
+            Question::Topics(_) => Asked { limits: true, ..asked },
+        };
+        let answer = async move {
+            match question {
+                Question::Ids(ids) => {
+                    futures_util::future::join_all(ids.into_iter().map(|id| shared.cluster.find_topic_by_id(id))).await;
+                }
+                Question::Topics(names) => {
+                    let confirm = |name: Arc<str>| {
+                        let shared = &shared;
+                        async move {
+                            if let Lookup::Found(topic) = shared.cluster.find_topic(&name).await {
+                                let _ = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
+                            }
+                        }
+                    };
+                    futures_util::future::join_all(names.into_iter().map(confirm)).await;
+                }
+            }
+        };
+        (Box::pin(async move {
+            let _ = tokio::time::timeout(ASK, answer).await;
+        }), asked)
+    }
+}
+
+/// Connects where the client wants to go.
+async fn connect(shared: Arc<Shared>, route: Route) -> io::Result<Stream> {
+    let connecting = async {
+        match route {
+            Route::Bootstrap => connect_to_first(&shared, &shared.bootstrap_servers).await,
+            Route::Node(node_id) => {
+                let known = shared.cluster.node_address(node_id);
+                let address = match known {
+                    Some(address) => Some(address),
+                    None => shared.cluster.find_node(node_id).await,
+                };
+                let address = address.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("the cluster has no broker {node_id}")))?;
+                shared.connector.connect(&address).await
+            }
+        }
+    };
+    tokio::time::timeout(CONNECT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// The bootstrap list is tried in order.
+async fn connect_to_first(shared: &Shared, servers: &[HostPort]) -> io::Result<Stream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "no bootstrap server is configured");
+    for server in servers {
+        match shared.connector.connect(server).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = io::Error::new(error.kind(), format!("{}:{}: {error}", server.host, server.port)),
+        }
+    }
+    Err(last)
+}

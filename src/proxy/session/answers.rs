@@ -1,0 +1,331 @@
+//! From the broker to the client: answers matched with the ledger, the few that carry addresses rewritten,
+//! refusals merged in, everything else passed on as it comes.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::chunk::{CHUNK_BYTES, poll_read_chunk, poll_read_rest};
+use super::{Close, Session, Upstream};
+use crate::proxy::budget::Lease;
+use crate::proxy::ledger::{Answer, Expected, Produced};
+use crate::proxy::verdict::by_topic;
+use crate::wire::addresses::{self, TailKind};
+use crate::wire::api::PREFIX_BYTES;
+use crate::wire::produce_answer::{self, ProduceAnswer};
+use crate::wire::walk::{self, Blind, Walker};
+use crate::wire::{Malformed, Reader, Reason, api, api_versions};
+
+/// Length prefix and correlation id.
+const HEAD_BYTES: usize = 8;
+/// The largest answer that is held to be rewritten: a Produce answer for 100,000 partitions has 4 MB.
+const LONGEST_HELD: usize = 64 * 1024 * 1024;
+/// The longest broker list, and the longest tail of a Fetch answer.
+const LONGEST_ADDRESSES: usize = 4 * 1024 * 1024;
+
+/// The way back.
+#[derive(Default)]
+pub struct Answers {
+    intake: Intake,
+    rest: Bytes,
+}
+
+/// Where in an answer the stream stands.
+enum Intake {
+    /// Between answers, or in the head of one whose first bytes came alone.
+    Head(Vec<u8>),
+    /// An answer streams through: bytes to come.
+    Pass { left: usize, expected: Expected },
+    /// An answer is held until it is whole, or until its broker list is.
+    Hold { frame: BytesMut, frame_bytes: usize, expected: Expected, lease: Lease },
+    /// An answer streams through up to its tail, which is held.
+    Tail { walker: Walker, left: usize, tail: Vec<u8>, kind: TailKind, expected: Expected },
+}
+
+impl Default for Intake {
+    fn default() -> Self {
+        Self::Head(Vec::new())
+    }
+}
+
+/// What an answer needs.
+enum Plan {
+    Pass,
+    Whole,
+    MetadataHead,
+    Tail(TailKind),
+}
+
+fn plan(expected: &Expected) -> Plan {
+    let version = expected.api_version;
+    match (&expected.answer, expected.api_key) {
+        (Answer::Produce(_), _) => Plan::Whole,
+        (Answer::Token | Answer::Made(_), _) => Plan::Pass,
+        (Answer::Forwarded, api::API_VERSIONS) => Plan::Whole,
+        (Answer::Forwarded, api::METADATA) => Plan::MetadataHead,
+        (Answer::Forwarded, api::FETCH) if version >= 16 => Plan::Tail(TailKind::Fetch),
+        (Answer::Forwarded, api::SHARE_FETCH) => Plan::Tail(TailKind::ShareFetch),
+        (Answer::Forwarded, key) if addresses::is_rewritten_whole(key) => Plan::Whole,
+        (Answer::Forwarded, _) => Plan::Pass,
+    }
+}
+
+fn walker(kind: TailKind, version: i16, frame_bytes: usize) -> Walker {
+    let message = match kind {
+        TailKind::Fetch => &walk::FETCH_ANSWER,
+        TailKind::ShareFetch => &walk::SHARE_FETCH_ANSWER,
+    };
+    Walker::new(message, version, frame_bytes.saturating_sub(HEAD_BYTES) as u64)
+}
+
+impl Session {
+    /// Moves what can be moved. `Ok(true)` when anything was.
+    pub(super) fn poll_answers(&mut self, cx: &mut Context<'_>) -> Result<bool, Close> {
+        let mut moved = false;
+        loop {
+            self.place_made();
+            if !self.to_client.is_empty() {
+                match self.to_client.poll_write(&mut self.client, cx) {
+                    Poll::Pending => return Ok(moved),
+                    Poll::Ready(Err(error)) => return Err(Close::Downstream(error)),
+                    Poll::Ready(Ok(())) => moved = true,
+                }
+            }
+            let Upstream::Open(upstream) = &mut self.upstream else { return Ok(moved) };
+            if let Intake::Hold { frame, frame_bytes, .. } = &mut self.answers.intake {
+                let need = *frame_bytes - frame.len();
+                match poll_read_rest(upstream, cx, frame, need) {
+                    Poll::Pending => return Ok(moved),
+                    Poll::Ready(Err(error)) => return Err(Close::Upstream(error)),
+                    Poll::Ready(Ok(0)) => return Err(Close::ByBroker),
+                    Poll::Ready(Ok(_)) => self.last_traffic = Instant::now(),
+                }
+                self.held_more().map_err(Close::MalformedAnswer)?;
+            } else {
+                match poll_read_chunk(upstream, cx, self.shared.budget.is_short()) {
+                    Poll::Pending => return Ok(moved),
+                    Poll::Ready(Err(error)) => return Err(Close::Upstream(error)),
+                    Poll::Ready(Ok(chunk)) if chunk.is_empty() => return Err(Close::ByBroker),
+                    Poll::Ready(Ok(chunk)) => self.answers.rest = chunk,
+                }
+                self.last_traffic = Instant::now();
+                self.consume_answers().map_err(Close::MalformedAnswer)?;
+                if !self.to_client.is_empty() && self.to_client.poll_write(&mut self.client, cx).map_err(Close::Downstream)?.is_pending() {
+                    self.to_client.hold(self.shared.budget.charge(CHUNK_BYTES));
+                }
+            }
+            moved = true;
+        }
+    }
+
+    /// Answers made here go out as soon as everything before them has.
+    fn place_made(&mut self) {
+        while matches!(&self.answers.intake, Intake::Head(begun) if begun.is_empty()) {
+            let Some((expected, bytes)) = self.ledger.take_made() else { return };
+            self.to_client.push(bytes);
+            self.answered(&expected);
+        }
+    }
+
+    fn answered(&self, expected: &Expected) {
+        let seconds = self.last_traffic.saturating_duration_since(expected.since).as_secs_f64();
+        self.shared.metrics.request_seconds(expected.api_key).observe(seconds);
+    }
+
+    fn consume_answers(&mut self) -> Result<(), Malformed> {
+        while !self.answers.rest.is_empty() {
+            match &mut self.answers.intake {
+                Intake::Head(_) => {
+                    let Some((frame_bytes, correlation_id)) = self.next_answer_head()? else { continue };
+                    let expected = self.ledger.answered(correlation_id)?;
+                    self.start_answer(frame_bytes, expected)?;
+                }
+                Intake::Pass { left, .. } => {
+                    let here = (*left).min(self.answers.rest.len());
+                    *left -= here;
+                    let is_over = *left == 0;
+                    self.to_client.push(self.answers.rest.split_to(here));
+                    if is_over {
+                        self.end_answer();
+                    }
+                }
+                Intake::Hold { frame, frame_bytes, .. } => {
+                    let here = (*frame_bytes - frame.len()).min(self.answers.rest.len());
+                    frame.extend_from_slice(&self.answers.rest.split_to(here));
+                    self.held_more()?;
+                }
+                Intake::Tail { .. } => self.walk_tail()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer in hand is over: count it, and let answers made here follow.
+    fn end_answer(&mut self) {
+        match std::mem::take(&mut self.answers.intake) {
+            Intake::Pass { expected, .. } | Intake::Hold { expected, .. } | Intake::Tail { expected, .. } => self.answered(&expected),
+            Intake::Head(_) => {}
+        }
+        self.place_made();
+    }
+
+    /// Frame length and correlation id at the front of `rest`, once both have come.
+    fn next_answer_head(&mut self) -> Result<Option<(usize, i32)>, Malformed> {
+        let Answers { intake: Intake::Head(begun), rest } = &mut self.answers else { return Ok(None) };
+        if !begun.is_empty() || rest.len() < HEAD_BYTES {
+            begun.extend_from_slice(&rest.split_to(rest.len().min(HEAD_BYTES - begun.len())));
+            if begun.len() < HEAD_BYTES {
+                return Ok(None);
+            }
+            let whole = [std::mem::take(begun).as_slice(), rest].concat();
+            *rest = whole.into();
+        }
+        let r = &mut Reader::new(rest);
+        let length = r.int32("response_length")?;
+        let length = usize::try_from(length).map_err(|_| Malformed::new("response_length", Reason::NegativeLength))?;
+        if length < HEAD_BYTES - PREFIX_BYTES {
+            return Err(Malformed::new("response_length", Reason::Truncated));
+        }
+        Ok(Some((length + PREFIX_BYTES, r.int32("correlation_id")?)))
+    }
+
+    fn start_answer(&mut self, frame_bytes: usize, expected: Expected) -> Result<(), Malformed> {
+        let plan = plan(&expected);
+        let is_whole = self.answers.rest.len() >= frame_bytes;
+        match plan {
+            Plan::Pass => self.answers.intake = Intake::Pass { left: frame_bytes, expected },
+            Plan::Tail(kind) if is_whole => {
+                let frame = self.answers.rest.split_to(frame_bytes);
+                self.rewrite_whole_tail(frame, kind, &expected)?;
+                self.answered(&expected);
+                self.place_made();
+            }
+            Plan::Tail(kind) => {
+                let walker = walker(kind, expected.api_version, frame_bytes);
+                self.to_client.push(self.answers.rest.split_to(HEAD_BYTES));
+                self.answers.intake = Intake::Tail { walker, left: frame_bytes - HEAD_BYTES, tail: Vec::new(), kind, expected };
+            }
+            Plan::Whole if is_whole => {
+                let frame = self.answers.rest.split_to(frame_bytes);
+                self.rewrite_whole(frame, expected)?;
+                self.place_made();
+            }
+            Plan::Whole | Plan::MetadataHead => {
+                if matches!(plan, Plan::Whole) && frame_bytes > LONGEST_HELD {
+                    return Err(Malformed::new("response_length", Reason::TooLong));
+                }
+                // Grows as bytes come: the declared length is the broker's word.
+                self.answers.intake = Intake::Hold { frame: BytesMut::new(), frame_bytes, expected, lease: Lease::default() };
+            }
+        }
+        Ok(())
+    }
+
+    /// More of a held answer has come.
+    fn held_more(&mut self) -> Result<(), Malformed> {
+        let Intake::Hold { frame, frame_bytes, expected, lease } = &mut self.answers.intake else { return Ok(()) };
+        let (frame_bytes, is_whole) = (*frame_bytes, frame.len() == *frame_bytes);
+        if frame.capacity() > CHUNK_BYTES {
+            *lease = self.shared.budget.charge(frame.capacity());
+        }
+        if expected.api_key == api::METADATA {
+            let Some((head, replaced)) = addresses::rewrite_metadata_head(frame, expected.api_version, &self.shared.book)? else {
+                return if frame.len() > LONGEST_ADDRESSES { Err(Malformed::new("brokers", Reason::TooLong)) } else { Ok(()) };
+            };
+            let mut here = frame.split().freeze();
+            let left = frame_bytes - here.len();
+            here.advance(replaced);
+            self.to_client.push(head.into());
+            self.to_client.push(here);
+            self.pass_rest(left);
+        } else if is_whole {
+            let Intake::Hold { frame, expected, .. } = std::mem::take(&mut self.answers.intake) else { return Ok(()) };
+            self.rewrite_whole(frame.freeze(), expected)?;
+            self.place_made();
+        }
+        Ok(())
+    }
+
+    /// What is left of the answer in hand streams through.
+    fn pass_rest(&mut self, left: usize) {
+        if let Intake::Hold { expected, .. } = std::mem::take(&mut self.answers.intake) {
+            self.answers.intake = Intake::Pass { left, expected };
+            if left == 0 {
+                self.end_answer();
+            }
+        }
+    }
+
+    fn rewrite_whole(&mut self, frame: Bytes, mut expected: Expected) -> Result<(), Malformed> {
+        let version = expected.api_version;
+        let rewritten = match (std::mem::replace(&mut expected.answer, Answer::Forwarded), expected.api_key) {
+            (Answer::Produce(produced), _) => self.produce_answer(frame, version, *produced)?,
+            (_, api::API_VERSIONS) => {
+                let mut frame = BytesMut::from(frame);
+                api_versions::clamp(&mut frame, version)?;
+                frame.freeze()
+            }
+            (_, api_key) => addresses::rewrite(&frame, api_key, version, &self.shared.book)?.into(),
+        };
+        self.to_client.push(rewritten);
+        self.answered(&expected);
+        Ok(())
+    }
+
+    fn produce_answer(&mut self, frame: Bytes, version: i16, produced: Produced) -> Result<Bytes, Malformed> {
+        if produced.refused.is_empty() && produce_answer::is_plain(&frame, version)? {
+            return Ok(frame);
+        }
+        let mut answer = ProduceAnswer::read(&frame, version)?;
+        self.explain_broker_refusals(&mut answer, version, &produced.sent)?;
+        answer.rewrite_addresses(&self.shared.book)?;
+        answer.merge(by_topic(produced.refused));
+        Ok(answer.encode(version).into())
+    }
+
+    fn rewrite_whole_tail(&mut self, frame: Bytes, kind: TailKind, expected: &Expected) -> Result<(), Malformed> {
+        let mut walker = walker(kind, expected.api_version, frame.len());
+        let walked = walker.advance(frame.get(HEAD_BYTES..).unwrap_or_default(), &mut Blind)?;
+        if !walker.is_at_tail() {
+            return Err(Malformed::new("response_length", Reason::Truncated));
+        }
+        let tail_at = HEAD_BYTES + walked;
+        let (body, tail) = frame.split_at_checked(tail_at).ok_or(Malformed::new("response_length", Reason::Truncated))?;
+        if !addresses::has_addresses(tail, kind)? {
+            self.to_client.push(frame);
+            return Ok(());
+        }
+        let tail = addresses::rewrite_tail(tail, kind, &self.shared.book)?;
+        let length = u32::try_from(body.len() + tail.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
+        self.to_client.push(Bytes::copy_from_slice(&length.to_be_bytes()));
+        self.to_client.push(frame.slice(PREFIX_BYTES..tail_at));
+        self.to_client.push(tail.into());
+        Ok(())
+    }
+
+    /// An answer too large to be here at once: its length has left already, so its tail keeps its length.
+    fn walk_tail(&mut self) -> Result<(), Malformed> {
+        let Intake::Tail { walker, left, tail, kind, .. } = &mut self.answers.intake else { return Ok(()) };
+        let here = (*left).min(self.answers.rest.len());
+        let mut chunk = self.answers.rest.split_to(here);
+        *left -= here;
+        let is_over = *left == 0;
+        let walked = walker.advance(&chunk, &mut Blind)?;
+        self.to_client.push(chunk.split_to(walked));
+        tail.extend_from_slice(&chunk);
+        if tail.len() > LONGEST_ADDRESSES {
+            return Err(Malformed::new("node_endpoints", Reason::TooLong));
+        }
+        if is_over {
+            if !walker.is_at_tail() {
+                return Err(Malformed::new("response_length", Reason::Truncated));
+            }
+            let tail = addresses::rewrite_tail_in_place(tail, *kind, &self.shared.book)?;
+            self.to_client.push(tail.into());
+            self.end_answer();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! What one session knows of the topics it produces to: policy, limits and metrics, resolved once per topic so
+//! that no request looks anything up by name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::Shared;
+use crate::cluster;
+use crate::policy::{Learned, Policy, TopicPolicy};
+use crate::telemetry::TopicMetrics;
+use crate::wire::produce::TopicKey;
+
+/// Topics remembered by one session; beyond it the memory starts anew.
+const REMEMBERED: usize = 4096;
+
+/// How long a name stays unknown before the control plane is asked again.
+const UNKNOWN_HOLDS: Duration = Duration::from_millis(500);
+
+/// One topic, resolved.
+#[derive(Debug)]
+pub struct TopicHandle {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What the configuration says of it.
+    pub policy: TopicPolicy,
+    /// Its counters.
+    pub metrics: Arc<TopicMetrics>,
+    /// What the control plane knows of it; `None` while it knows no such topic.
+    pub known: Option<Arc<cluster::Topic>>,
+}
+
+impl TopicHandle {
+    /// The topic's own limit, as last read.
+    pub fn learned(&self) -> Option<Learned> {
+        let (value, source) = self.known.as_ref()?.batch_limit()?;
+        Some(Learned { value, source })
+    }
+
+    /// The topic is the one an answer names.
+    pub fn is(&self, key: TopicKey<'_>) -> bool {
+        match key {
+            TopicKey::Name(name) => name == self.name.as_bytes(),
+            TopicKey::Id(id) => self.known.as_ref().is_some_and(|known| known.id == Uuid::from_bytes(id)),
+        }
+    }
+}
+
+/// How a session looks a topic up.
+#[derive(Debug)]
+pub enum Resolved {
+    /// Here it is.
+    Topic(Arc<TopicHandle>),
+    /// A name that no topic can have.
+    Impossible,
+    /// An id that the control plane does not know (yet).
+    UnknownId(Uuid),
+}
+
+/// A handle found by name, and when the control plane was last asked for the topic.
+#[derive(Debug)]
+struct Named {
+    handle: Arc<TopicHandle>,
+    asked_at: Instant,
+}
+
+/// The handles of one session.
+#[derive(Debug, Default)]
+pub struct TopicCache {
+    /// The policy they were made from.
+    policy: Option<Arc<Policy>>,
+    by_name: HashMap<Box<[u8]>, Named>,
+    by_id: HashMap<[u8; 16], Arc<TopicHandle>>,
+}
+
+impl TopicCache {
+    /// Forgets everything if the policy has changed since.
+    pub fn follow(&mut self, policy: &Arc<Policy>) {
+        if self.policy.as_ref().is_none_or(|known| !Arc::ptr_eq(known, policy)) {
+            *self = Self { policy: Some(Arc::clone(policy)), ..Self::default() };
+        }
+    }
+
+    /// The handle for a topic as a request names it.
+    pub fn resolve(&mut self, shared: &Shared, key: TopicKey<'_>) -> Resolved {
+        match key {
+            TopicKey::Name(name) => match self.by_name.get(name) {
+                Some(named) if named.holds() => Resolved::Topic(Arc::clone(&named.handle)),
+                _ => self.resolve_name(shared, name),
+            },
+            TopicKey::Id(id) => match self.by_id.get(&id) {
+                Some(handle) => Resolved::Topic(Arc::clone(handle)),
+                None => self.resolve_id(shared, id),
+            },
+        }
+    }
+
+    fn resolve_name(&mut self, shared: &Shared, name: &[u8]) -> Resolved {
+        let Some(text) = std::str::from_utf8(name).ok().filter(|text| is_legal(text)) else {
+            return Resolved::Impossible;
+        };
+        let handle = self.handle(shared, text, shared.cluster.topic(text));
+        if self.by_name.len() >= REMEMBERED {
+            self.by_name.clear();
+        }
+        self.by_name.insert(name.into(), Named { handle: Arc::clone(&handle), asked_at: Instant::now() });
+        Resolved::Topic(handle)
+    }
+
+    fn resolve_id(&mut self, shared: &Shared, id: [u8; 16]) -> Resolved {
+        let uuid = Uuid::from_bytes(id);
+        let Some(known) = shared.cluster.topic_by_id(uuid) else { return Resolved::UnknownId(uuid) };
+        let handle = self.handle(shared, &Arc::clone(&known.name), Some(known));
+        if self.by_id.len() >= REMEMBERED {
+            self.by_id.clear();
+        }
+        self.by_id.insert(id, Arc::clone(&handle));
+        Resolved::Topic(handle)
+    }
+
+    fn handle(&self, shared: &Shared, name: &str, known: Option<Arc<cluster::Topic>>) -> Arc<TopicHandle> {
+        let policy = match &self.policy {
+            Some(policy) => policy.for_topic(name),
+            None => shared.policy.load().for_topic(name),
+        };
+        // Only topics that exist get labels of their own: anybody can invent names.
+        let metrics = shared.metrics.topic(known.as_ref().map_or("_other", |known| &known.name));
+        Arc::new(TopicHandle { name: name.into(), policy, metrics, known })
+    }
+}
+
+impl Named {
+    /// A topic that was deleted, or created anew under its name, is resolved anew; one that the control plane
+    /// does not know may be created at any moment.
+    fn holds(&self) -> bool {
+        match &self.handle.known {
+            Some(known) => !known.is_retired(),
+            None => self.asked_at.elapsed() < UNKNOWN_HOLDS,
+        }
+    }
+}
+
+/// `org.apache.kafka.common.internals.Topic.isValid`
+fn is_legal(name: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    !name.is_empty() && name.len() <= 249 && name != "." && name != ".." && name.chars().all(legal)
+}
