@@ -6,6 +6,8 @@
 //! [ARCHITECTURE.md]: https://github.com/sizegate/sizegate/blob/main/ARCHITECTURE.md
 
 pub mod batch;
+pub mod cluster;
 pub mod config;
+pub mod net;
 pub mod policy;
 pub mod wire;

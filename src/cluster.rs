@@ -1,0 +1,437 @@
+//! What the proxy knows of the cluster behind it: nodes, topics, and the limits that brokers apply.
+//!
+//! One client of ours polls Metadata and DescribeConfigs ([`Cluster::run`]); sessions ask for what they miss.
+//! Look-ups of what is known take one short lock; reading a topic's limits takes none.
+//!
+//! Invariant: nothing here refuses or delays a client for longer than [`ASK_DEADLINE`], and everything learned
+//! bears the moment of the request that brought it.
+
+mod answers;
+mod describe;
+mod desk;
+mod limits;
+mod link;
+mod poll;
+mod registry;
+mod sasl;
+mod scram;
+mod shape;
+mod status;
+mod topic;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::config::{Config, HostPort, Sasl};
+use crate::net::Connector;
+
+pub use limits::{CompressionType, Learned, LearnedLimit, Origin};
+pub use link::{CallError, Link};
+pub use status::Status;
+pub use topic::Topic;
+
+use answers::Metadata;
+use desk::{Ask, Reply, Unanswered};
+use registry::{Absence, Key, Registry, Sighting};
+use status::Condition;
+
+/// How long a question on demand may take, connecting included. A client that waits behind it gives a request
+/// 30 s (`request.timeout.ms`).
+pub const ASK_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Questions that wait at once; askers beyond it wait for room.
+const ASKS: usize = 1024;
+
+/// Kafka's longest topic name (`Topic.MAX_NAME_LENGTH`).
+const MAX_NAME_BYTES: usize = 249;
+
+/// The cluster. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Cluster(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    asks: mpsc::Sender<Ask>,
+    /// Taken by [`Cluster::run`].
+    queue: Mutex<Option<mpsc::Receiver<Ask>>>,
+}
+
+/// What the tasks of the control plane share.
+struct Shared {
+    registry: Registry,
+    condition: Condition,
+    connector: Connector,
+    bootstrap_servers: Vec<HostPort>,
+    sasl: Option<Sasl>,
+    refresh_interval: Duration,
+    /// Where the last connection to any broker succeeded.
+    last_good: Mutex<Option<HostPort>>,
+}
+
+/// What a look-up found.
+#[derive(Debug, Clone)]
+pub enum Lookup {
+    /// The topic.
+    Found(Arc<Topic>),
+    /// The cluster has no such topic, as of at most a second ago.
+    Absent,
+    /// We may not see it: our principal lacks Describe on it.
+    Hidden,
+    /// Kafka did not answer in time.
+    Unreachable,
+}
+
+/// Why a topic's limits could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LimitsUnread {
+    /// Kafka did not answer in time.
+    #[error("Kafka did not answer in time")]
+    Unreachable,
+    /// Our principal lacks DescribeConfigs on it.
+    #[error("the proxy may not describe the topic's configs")]
+    Forbidden,
+    /// The topic is gone, or was created again: look it up anew.
+    #[error("the topic is gone")]
+    Gone,
+}
+
+impl Cluster {
+    /// Knows nothing yet; connects nowhere before [`Cluster::run`].
+    pub fn new(config: &Config, connector: Connector) -> Self {
+        let (asks, queue) = mpsc::channel(ASKS);
+        let shared = Shared {
+            registry: Registry::default(),
+            condition: Condition::new(config),
+            connector,
+            bootstrap_servers: config.cluster.bootstrap_servers.clone(),
+            sasl: config.cluster.admin_sasl.clone(),
+            refresh_interval: config.cluster.refresh_interval,
+            last_good: Mutex::new(None),
+        };
+        Self(Arc::new(Inner {
+            shared: Arc::new(shared),
+            asks,
+            queue: Mutex::new(Some(queue)),
+        }))
+    }
+
+    /// Polls, and answers what sessions ask, until `shutdown`. Call it once; questions asked elsewhere wait for it.
+    ///
+    /// Kafka may be down: it is said once, and tried again (0.2 to 5 s, with jitter). Decoding a large cluster's
+    /// answers takes tens of milliseconds at a time: give this a thread that serves no clients.
+    pub async fn run(&self, shutdown: CancellationToken) {
+        let queue = self
+            .0
+            .queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(queue) = queue else {
+            tracing::error!("the control plane runs already");
+            return;
+        };
+        let shared = &self.0.shared;
+        let work = async {
+            tokio::join!(
+                poll::run(Arc::clone(shared)),
+                dispatch(Arc::clone(shared), queue)
+            )
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            _ = work => {}
+        }
+    }
+
+    /// A broker answered the last time one was asked.
+    pub fn is_reached(&self) -> bool {
+        self.0.shared.condition.is_reached()
+    }
+
+    /// How the control plane fares.
+    pub fn status(&self) -> Status {
+        let registry = &self.0.shared.registry;
+        self.0
+            .shared
+            .condition
+            .status(registry.node_ids().len(), registry.topics_count())
+    }
+
+    /// Ids of the known brokers, ascending.
+    pub fn node_ids(&self) -> Vec<i32> {
+        self.0.shared.registry.node_ids()
+    }
+
+    /// Where a broker is, as the cluster advertises it to us.
+    pub fn node_address(&self, node_id: i32) -> Option<HostPort> {
+        let node = self.0.shared.registry.node(node_id)?;
+        Some(node.address.clone())
+    }
+
+    /// A broker's answer to a client named this node.
+    pub fn learn_node(&self, node_id: i32, address: HostPort) {
+        let shared = &self.0.shared;
+        if shared.registry.learn_node(node_id, address) {
+            shared.condition.nodes(&shared.registry.node_ids());
+        }
+    }
+
+    /// A broker's Metadata answer to a client named this topic. Without credentials of our own it is the only way
+    /// to learn a topic's id.
+    pub fn learn_topic(&self, name: &str, id: Uuid, is_internal: bool, partitions: i32) {
+        let sighting = Sighting {
+            name,
+            id,
+            is_internal,
+            partitions: Some(partitions),
+        };
+        self.0.shared.registry.see(&sighting, Instant::now());
+    }
+
+    /// [`Cluster::node_address`], asking Metadata first where the node is not known. At most [`ASK_DEADLINE`].
+    pub async fn find_node(&self, node_id: i32) -> Option<HostPort> {
+        self.find(Key::Node(node_id)).await.ok()?;
+        self.node_address(node_id)
+    }
+
+    /// A topic that is known.
+    pub fn topic(&self, name: &str) -> Option<Arc<Topic>> {
+        self.0.shared.registry.topic(name)
+    }
+
+    /// A topic that is known, by its id.
+    pub fn topic_by_id(&self, id: Uuid) -> Option<Arc<Topic>> {
+        self.0.shared.registry.topic_by_id(id)
+    }
+
+    /// Every topic that is known.
+    pub fn topics(&self) -> Vec<Arc<Topic>> {
+        self.0.shared.registry.topics()
+    }
+
+    /// A topic, asking Metadata (and its limits with it) where it is not known. Concurrent askers share a request;
+    /// an absence is believed for 1 s. At most [`ASK_DEADLINE`].
+    pub async fn find_topic(&self, name: &str) -> Lookup {
+        if let Some(topic) = self.topic(name) {
+            return Lookup::Found(topic);
+        }
+        // No topic has such a name, and unbounded names must not be remembered.
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            return Lookup::Absent;
+        }
+        let key = Key::Name(Arc::from(name));
+        let found = self.find(key.clone()).await;
+        self.look_up(found, &key, || self.topic(name))
+    }
+
+    /// As [`Cluster::find_topic`], by id.
+    pub async fn find_topic_by_id(&self, id: Uuid) -> Lookup {
+        if let Some(topic) = self.topic_by_id(id) {
+            return Lookup::Found(topic);
+        }
+        if id.is_nil() {
+            return Lookup::Absent;
+        }
+        let key = Key::Id(id);
+        let found = self.find(key.clone()).await;
+        self.look_up(found, &key, || self.topic_by_id(id))
+    }
+
+    /// The limits of a topic as `node_id` applies them, no older than `max_age`, if they are known already.
+    pub fn known_limits(
+        &self,
+        topic: &Topic,
+        node_id: Option<i32>,
+        max_age: Duration,
+    ) -> Option<Learned> {
+        let registry = &self.0.shared.registry;
+        registry.limits(topic, node_id, since(max_age))
+    }
+
+    /// The limits of a topic, no older than `max_age`: what is known, or else read now by DescribeConfigs.
+    ///
+    /// `node_id`: the broker whose view counts, which is the partition's leader (brokers may have different
+    /// defaults); `None` takes any broker's. Judge by the value returned, not by [`Topic::batch_limit`] afterwards:
+    /// that is whichever broker's was read last. Concurrent askers share a request. At most [`ASK_DEADLINE`].
+    pub async fn read_limits(
+        &self,
+        topic: &Arc<Topic>,
+        node_id: Option<i32>,
+        max_age: Duration,
+    ) -> Result<Learned, LimitsUnread> {
+        if topic.is_retired() {
+            return Err(LimitsUnread::Gone);
+        }
+        if let Some(learned) = self.known_limits(topic, node_id, max_age) {
+            return Ok(learned);
+        }
+        let since = since(max_age);
+        let answer = self
+            .ask(|reply| Ask::Limits {
+                topic: Arc::clone(topic),
+                node_id,
+                since,
+                reply,
+            })
+            .await;
+        match answer {
+            // A node whose address is not known was not asked: another's word is the best there is.
+            Ok(()) => self
+                .0
+                .shared
+                .registry
+                .limits(topic, node_id, since)
+                .or_else(|| topic.learned())
+                .ok_or(LimitsUnread::Unreachable),
+            Err(Unanswered::Unreachable) => Err(LimitsUnread::Unreachable),
+            Err(Unanswered::Forbidden) => Err(LimitsUnread::Forbidden),
+            Err(Unanswered::Absent) => Err(LimitsUnread::Gone),
+        }
+    }
+
+    /// A connection of the control plane's own kind, for what is not polled: `check`, `align`.
+    /// `node_id`: `None` is any broker.
+    pub async fn open_link(
+        &self,
+        node_id: Option<i32>,
+        deadline: tokio::time::Instant,
+    ) -> Result<Link, CallError> {
+        match node_id.and_then(|id| self.node_address(id)) {
+            Some(address) => self.0.shared.open(&address, deadline).await,
+            None => self.0.shared.open_any(deadline).await,
+        }
+    }
+
+    fn look_up(
+        &self,
+        found: Result<(), Unanswered>,
+        key: &Key,
+        topic: impl Fn() -> Option<Arc<Topic>>,
+    ) -> Lookup {
+        match (found, topic()) {
+            (_, Some(topic)) => Lookup::Found(topic),
+            (Err(_), None) => Lookup::Unreachable,
+            (Ok(()), None) => match self.0.shared.registry.absence(key) {
+                Some(Absence::Hidden) => Lookup::Hidden,
+                Some(Absence::Absent) | None => Lookup::Absent,
+            },
+        }
+    }
+
+    async fn find(&self, key: Key) -> Result<(), Unanswered> {
+        if self.0.shared.registry.is_settled(&key) {
+            return Ok(());
+        }
+        self.ask(|reply| Ask::Find { key, reply }).await
+    }
+
+    async fn ask(&self, ask: impl FnOnce(Reply) -> Ask) -> Result<(), Unanswered> {
+        let (reply, answer) = oneshot::channel();
+        let asked = async {
+            self.0.asks.send(ask(reply)).await.ok()?;
+            answer.await.ok()
+        };
+        match tokio::time::timeout(ASK_DEADLINE, asked).await {
+            Ok(Some(result)) => result,
+            Ok(None) | Err(_) => Err(Unanswered::Unreachable),
+        }
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cluster").field(&self.status()).finish()
+    }
+}
+
+/// Hands each question to the desk of the broker it is for.
+async fn dispatch(shared: Arc<Shared>, mut asks: mpsc::Receiver<Ask>) {
+    let mut desks: HashMap<Option<i32>, mpsc::Sender<Ask>> = HashMap::new();
+    let mut tasks = JoinSet::new();
+    while let Some(ask) = asks.recv().await {
+        let node_id = ask
+            .node_id()
+            .filter(|id| shared.registry.node(*id).is_some());
+        let desk = desks.entry(node_id).or_insert_with(|| {
+            let (desk, asks) = mpsc::channel(ASKS);
+            tasks.spawn(desk::serve(Arc::clone(&shared), node_id, asks));
+            desk
+        });
+        if let Err(mpsc::error::TrySendError::Full(ask) | mpsc::error::TrySendError::Closed(ask)) =
+            desk.try_send(ask)
+        {
+            ask.reply(Err(Unanswered::Unreachable));
+        }
+    }
+}
+
+impl Shared {
+    async fn open(&self, to: &HostPort, deadline: tokio::time::Instant) -> Result<Link, CallError> {
+        Link::open(&self.connector, to, self.sasl.as_ref(), deadline).await
+    }
+
+    /// A link to any broker: the last good one, the bootstrap servers in order, then every node known. Each gets
+    /// an even share of the time, so that one silent address does not spend it all. Errors are the first's.
+    async fn open_any(&self, deadline: tokio::time::Instant) -> Result<Link, CallError> {
+        let candidates = self.candidates();
+        let mut first_error = None;
+        for (tried, to) in candidates.iter().enumerate() {
+            let now = tokio::time::Instant::now();
+            let untried = u32::try_from(candidates.len() - tried).unwrap_or(u32::MAX);
+            let share = deadline.saturating_duration_since(now) / untried.min(3);
+            match self.open(to, now + share).await {
+                Ok(link) => {
+                    self.condition.reached();
+                    *self.lock_last_good() = Some(to.clone());
+                    return Ok(link);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a broker cannot be used");
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        *self.lock_last_good() = None;
+        Err(first_error.unwrap_or_else(|| {
+            CallError::Connect(std::io::Error::other("cluster.bootstrap_servers is empty"))
+        }))
+    }
+
+    fn candidates(&self) -> Vec<HostPort> {
+        let mut seen = HashSet::new();
+        let last_good = self.lock_last_good().clone();
+        last_good
+            .into_iter()
+            .chain(self.bootstrap_servers.iter().cloned())
+            .chain(self.registry.addresses())
+            .filter(|to| seen.insert(to.clone()))
+            .collect()
+    }
+
+    /// Every Metadata answer names all nodes that live.
+    fn learn_nodes(&self, metadata: &Metadata) {
+        let nodes = metadata.nodes();
+        // A broker that has just started may not know any yet.
+        if !nodes.is_empty() && self.registry.learn_nodes(nodes) {
+            self.condition.nodes(&self.registry.node_ids());
+        }
+    }
+
+    fn lock_last_good(&self) -> std::sync::MutexGuard<'_, Option<HostPort>> {
+        self.last_good
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn since(max_age: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_sub(max_age).unwrap_or(now)
+}

@@ -1,0 +1,330 @@
+//! Answers what sessions ask on demand: one desk, with a connection of its own, per broker asked.
+//!
+//! Invariant: questions that wait together go out together, and the same question goes out once. A desk puts
+//! its findings into the registry; askers read them there.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{ApiKey, MetadataRequest, TopicName};
+use kafka_protocol::protocol::StrBytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::answers::{METADATA_BY_ID, TOPIC_AUTHORIZATION_FAILED};
+use super::describe::{self, Outcome};
+use super::link::{CallError, Link};
+use super::registry::{Absence, Key};
+use super::topic::Topic;
+use super::{ASK_DEADLINE, Shared};
+use crate::config::HostPort;
+
+/// A connection that nobody used for so long is closed, before the broker does it (10 minutes by default).
+const IDLE: Duration = Duration::from_secs(120);
+
+/// After a failure to connect, questions are answered "unreachable" at once for so long.
+const COOL_OFF: Duration = Duration::from_millis(250);
+
+/// Why a question stays open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    Unreachable,
+    Forbidden,
+    Absent,
+}
+
+pub(super) type Reply = oneshot::Sender<Result<(), Unanswered>>;
+
+/// A question to the cluster.
+#[derive(Debug)]
+pub(super) enum Ask {
+    /// What is it, where is it? The answer is in the registry: it, or its absence.
+    Find { key: Key, reply: Reply },
+    /// Its limits, as of `since` or later.
+    Limits {
+        topic: Arc<Topic>,
+        node_id: Option<i32>,
+        since: Instant,
+        reply: Reply,
+    },
+}
+
+impl Ask {
+    /// The broker to ask; `None` is any.
+    pub(super) const fn node_id(&self) -> Option<i32> {
+        match self {
+            Self::Find { .. } => None,
+            Self::Limits { node_id, .. } => *node_id,
+        }
+    }
+
+    pub(super) fn reply(self, result: Result<(), Unanswered>) {
+        let (Self::Find { reply, .. } | Self::Limits { reply, .. }) = self;
+        // The asker may have given up.
+        let _ = reply.send(result);
+    }
+
+    fn is_abandoned(&self) -> bool {
+        let (Self::Find { reply, .. } | Self::Limits { reply, .. }) = self;
+        reply.is_closed()
+    }
+
+    /// The answer came while this question waited.
+    fn is_answered(&self, shared: &Shared) -> bool {
+        match self {
+            Self::Find { key, .. } => shared.registry.is_settled(key),
+            Self::Limits {
+                topic,
+                node_id,
+                since,
+                ..
+            } => shared.registry.limits(topic, *node_id, *since).is_some(),
+        }
+    }
+}
+
+/// Serves questions until their channel closes.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    node_id: Option<i32>,
+    mut asks: mpsc::Receiver<Ask>,
+) {
+    let mut desk = Desk {
+        shared,
+        node_id,
+        link: None,
+        failed: None,
+    };
+    loop {
+        let first = match timeout(IDLE, asks.recv()).await {
+            Ok(Some(ask)) => ask,
+            Ok(None) => return,
+            Err(_) => {
+                desk.link = None;
+                continue;
+            }
+        };
+        let mut batch = vec![first];
+        while batch.len() < describe::PAGE
+            && let Ok(ask) = asks.try_recv()
+        {
+            batch.push(ask);
+        }
+        desk.answer(batch).await;
+    }
+}
+
+struct Desk {
+    shared: Arc<Shared>,
+    /// The broker to ask; `None` is any.
+    node_id: Option<i32>,
+    link: Option<Link>,
+    /// When connecting failed last, and why.
+    failed: Option<(Instant, String)>,
+}
+
+/// The questions of a batch, each once.
+#[derive(Default)]
+struct Questions {
+    names: HashSet<Arc<str>>,
+    ids: HashSet<Uuid>,
+    nodes: HashSet<i32>,
+    limits: HashMap<Arc<str>, Arc<Topic>>,
+}
+
+/// What became of the topics whose limits were asked.
+type Outcomes = HashMap<Arc<str>, Outcome>;
+
+impl Questions {
+    fn of(asks: &[Ask]) -> Self {
+        let mut questions = Self::default();
+        for ask in asks {
+            match ask {
+                Ask::Find { key, .. } => {
+                    match key {
+                        Key::Name(name) => questions.names.insert(Arc::clone(name)),
+                        Key::Id(id) => questions.ids.insert(*id),
+                        Key::Node(node_id) => questions.nodes.insert(*node_id),
+                    };
+                }
+                Ask::Limits { topic, .. } => {
+                    questions
+                        .limits
+                        .insert(Arc::clone(&topic.name), Arc::clone(topic));
+                }
+            }
+        }
+        questions
+    }
+}
+
+impl Desk {
+    async fn answer(&mut self, batch: Vec<Ask>) {
+        let mut open = Vec::with_capacity(batch.len());
+        for ask in batch {
+            if ask.is_answered(&self.shared) {
+                ask.reply(Ok(()));
+            } else if !ask.is_abandoned() {
+                open.push(ask);
+            }
+        }
+        if open.is_empty() {
+            return;
+        }
+        let mut outcomes = Outcomes::new();
+        if let Err(error) = self.ask(&Questions::of(&open), &mut outcomes).await {
+            tracing::debug!(%error, "a question to the cluster stays open");
+        }
+        for ask in open {
+            let result = match &ask {
+                Ask::Find { key, .. } if self.shared.registry.is_settled(key) => Ok(()),
+                Ask::Find { .. } => Err(Unanswered::Unreachable),
+                Ask::Limits { topic, .. } => match outcomes.get(&topic.name) {
+                    Some(Outcome::Read) => Ok(()),
+                    Some(Outcome::Forbidden) => Err(Unanswered::Forbidden),
+                    Some(Outcome::Gone) => Err(Unanswered::Absent),
+                    Some(Outcome::Failed) | None => Err(Unanswered::Unreachable),
+                },
+            };
+            ask.reply(result);
+        }
+    }
+
+    /// Over the kept connection, or a new one where that has gone stale.
+    async fn ask(
+        &mut self,
+        questions: &Questions,
+        outcomes: &mut Outcomes,
+    ) -> Result<(), CallError> {
+        let deadline = tokio::time::Instant::now() + ASK_DEADLINE;
+        let address = self.address();
+        let kept = self
+            .link
+            .take()
+            .filter(|link| address.as_ref().is_none_or(|to| to == link.peer()));
+        if let Some(mut link) = kept {
+            match inquire(&self.shared, &mut link, questions, outcomes, deadline).await {
+                Err(error) if error.may_be_stale() => {}
+                result => {
+                    self.link = result.is_ok().then_some(link);
+                    return result;
+                }
+            }
+        }
+        let mut link = self.open(address, deadline).await?;
+        inquire(&self.shared, &mut link, questions, outcomes, deadline).await?;
+        self.link = Some(link);
+        Ok(())
+    }
+
+    async fn open(
+        &mut self,
+        address: Option<HostPort>,
+        deadline: tokio::time::Instant,
+    ) -> Result<Link, CallError> {
+        if let Some((at, text)) = &self.failed
+            && at.elapsed() < COOL_OFF
+        {
+            return Err(CallError::Connect(io::Error::other(text.clone())));
+        }
+        let opened = match &address {
+            Some(address) => self.shared.open(address, deadline).await,
+            None => self.shared.open_any(deadline).await,
+        };
+        self.failed = match &opened {
+            Ok(_) => None,
+            Err(error) => Some((Instant::now(), error.to_string())),
+        };
+        opened
+    }
+
+    fn address(&self) -> Option<HostPort> {
+        let node = self.shared.registry.node(self.node_id?)?;
+        Some(node.address.clone())
+    }
+}
+
+async fn inquire(
+    shared: &Shared,
+    link: &mut Link,
+    questions: &Questions,
+    outcomes: &mut Outcomes,
+    deadline: tokio::time::Instant,
+) -> Result<(), CallError> {
+    let mut topics: Vec<Arc<Topic>> = questions.limits.values().cloned().collect();
+    if !questions.names.is_empty() || !questions.nodes.is_empty() {
+        let entries = questions.names.iter().map(|name| {
+            let name = TopicName(StrBytes::from_string(name.to_string()));
+            MetadataRequestTopic::default().with_name(Some(name))
+        });
+        let names = questions.names.iter().cloned().map(Key::Name);
+        let nodes = questions.nodes.iter().copied().map(Key::Node);
+        topics.extend(
+            find(
+                shared,
+                link,
+                entries.collect(),
+                names.chain(nodes).collect(),
+                deadline,
+            )
+            .await?,
+        );
+    }
+    if !questions.ids.is_empty() {
+        let entries = questions.ids.iter().map(|id| {
+            MetadataRequestTopic::default()
+                .with_name(None)
+                .with_topic_id(*id)
+        });
+        let ids = questions.ids.iter().copied().map(Key::Id);
+        topics.extend(find(shared, link, entries.collect(), ids.collect(), deadline).await?);
+    }
+    for page in topics.chunks(describe::PAGE) {
+        let read = describe::describe(link, &shared.registry, page, deadline).await?;
+        for (topic, outcome) in page.iter().zip(read) {
+            outcomes.insert(Arc::clone(&topic.name), outcome);
+        }
+    }
+    Ok(())
+}
+
+/// Asks Metadata for some topics (and all nodes). What is there goes into the registry, what is not of `keys`
+/// as an absence. Returns the topics that are there.
+async fn find(
+    shared: &Shared,
+    link: &mut Link,
+    entries: Vec<MetadataRequestTopic>,
+    keys: Vec<Key>,
+    deadline: tokio::time::Instant,
+) -> Result<Vec<Arc<Topic>>, CallError> {
+    let by_id = matches!(keys.first(), Some(Key::Id(_)));
+    let registry = &shared.registry;
+    let mut found = Vec::new();
+    // A broker too old to be asked by id has no client that produces by id.
+    if !by_id || link.speaks(ApiKey::Metadata, METADATA_BY_ID) {
+        let sent_at = Instant::now();
+        // Never let a look-up create a topic.
+        let request = MetadataRequest::default()
+            .with_topics(Some(entries))
+            .with_allow_auto_topic_creation(false);
+        let metadata = link.metadata(&request, deadline).await?;
+        shared.learn_nodes(&metadata);
+        metadata.each_topic(|entry| match (entry.sighting(), entry.name) {
+            (Some(sighting), _) => found.push(registry.see(&sighting, sent_at)),
+            (None, _) if entry.error_code != TOPIC_AUTHORIZATION_FAILED => {}
+            (None, _) if by_id => registry.miss(Key::Id(entry.id), Absence::Hidden),
+            (None, Some(name)) => registry.miss(Key::Name(Arc::from(name)), Absence::Hidden),
+            (None, None) => {}
+        });
+    }
+    for key in keys {
+        if !registry.is_settled(&key) {
+            registry.miss(key, Absence::Absent);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,120 @@
+//! Reads all topics and their limits, again and again.
+//!
+//! Invariant: a failed refresh takes nothing away: what was learned stays, and grows old.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kafka_protocol::messages::MetadataRequest;
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use super::Shared;
+use super::describe::{self, Outcome};
+use super::link::{CallError, Link};
+
+/// For one call of a refresh: a list of a million partitions takes seconds.
+const CALL_DEADLINE: Duration = Duration::from_secs(30);
+
+/// First and longest pause after a failed refresh.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+
+/// Refreshes for ever.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut link = None;
+    let mut failures = 0u32;
+    let mut pace = Pace::AtOnce;
+    loop {
+        let began = Instant::now();
+        let pause = match refresh_anew(&shared, &mut link, pace).await {
+            Ok(()) => {
+                shared.condition.refreshed();
+                failures = 0;
+                pace = Pace::Spread;
+                jittered(shared.refresh_interval).saturating_sub(began.elapsed())
+            }
+            Err(error) => {
+                shared.condition.failed(&error);
+                link = None;
+                let doubled = BACKOFF.0.saturating_mul(1 << failures.min(10));
+                failures = failures.saturating_add(1);
+                jittered(doubled.min(BACKOFF.1).min(shared.refresh_interval))
+            }
+        };
+        sleep(pause).await;
+    }
+}
+
+/// How the pages of a refresh follow each other.
+#[derive(Debug, Clone, Copy)]
+enum Pace {
+    /// The first time: limits are needed.
+    AtOnce,
+    /// Later: over half the interval, so that many topics are no burst of work for the broker.
+    Spread,
+}
+
+/// A refresh over the kept link, or a new one where that has gone stale during the pause.
+async fn refresh_anew(
+    shared: &Shared,
+    link: &mut Option<Link>,
+    pace: Pace,
+) -> Result<(), CallError> {
+    if let Some(kept) = link {
+        match refresh(shared, kept, pace).await {
+            Err(error) if error.may_be_stale() => {}
+            result => return result,
+        }
+    }
+    let deadline = tokio::time::Instant::now() + CALL_DEADLINE;
+    let link = link.insert(shared.open_any(deadline).await?);
+    refresh(shared, link, pace).await
+}
+
+async fn refresh(shared: &Shared, link: &mut Link, pace: Pace) -> Result<(), CallError> {
+    let sent_at = Instant::now();
+    let request = MetadataRequest::default()
+        .with_topics(None)
+        .with_allow_auto_topic_creation(false);
+    let deadline = tokio::time::Instant::now() + CALL_DEADLINE;
+    let metadata = link.metadata(&request, deadline).await?;
+    shared.condition.reached();
+    shared.learn_nodes(&metadata);
+    shared.registry.reserve(metadata.topics_count());
+    metadata.each_topic(|entry| {
+        if let Some(sighting) = entry.sighting() {
+            shared.registry.see(&sighting, sent_at);
+        }
+    });
+    drop(metadata);
+    shared.registry.sweep(sent_at);
+
+    let topics = shared.registry.topics();
+    let pages = topics.len().div_ceil(describe::PAGE);
+    let pause = match pace {
+        Pace::Spread if pages > 1 => {
+            shared.refresh_interval / 2 / u32::try_from(pages).unwrap_or(u32::MAX)
+        }
+        _ => Duration::ZERO,
+    };
+    let mut forbidden = 0usize;
+    for (turn, page) in topics.chunks(describe::PAGE).enumerate() {
+        if turn > 0 {
+            sleep(pause).await;
+        }
+        let deadline = tokio::time::Instant::now() + CALL_DEADLINE;
+        let outcomes = describe::describe(link, &shared.registry, page, deadline).await?;
+        forbidden += outcomes
+            .iter()
+            .filter(|outcome| **outcome == Outcome::Forbidden)
+            .count();
+    }
+    shared.condition.forbidden(forbidden, topics.len());
+    Ok(())
+}
+
+/// Between four and five fifths of it, so that many proxies do not ask in step.
+fn jittered(pause: Duration) -> Duration {
+    let [byte, ..] = Uuid::new_v4().into_bytes();
+    pause.mul_f64(0.8 + 0.2 * f64::from(byte) / 255.0)
+}

@@ -1,0 +1,299 @@
+//! What is known of the cluster: nodes, topics by name and by id, and what was found absent a moment ago.
+//!
+//! Invariant: locks are held for one look-up or one change, never across an await; names are stored once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::limits::{Learned, MomentCell, Origin};
+use super::topic::{Reading, Settings, Topic};
+use crate::config::HostPort;
+
+/// How long an absence is believed: new topics are usable within it, and a client that retries in a loop costs
+/// one request a second.
+const ABSENCE_TTL: Duration = Duration::from_secs(1);
+
+/// Absences kept at once. A client that asks for more unknown names than this is not remembered, only served.
+const ABSENCES: usize = 4096;
+
+/// What a look-up asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Name(Arc<str>),
+    Id(Uuid),
+    Node(i32),
+}
+
+/// Why a look-up found nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Absence {
+    /// The cluster does not have it.
+    Absent,
+    /// We may not see it.
+    Hidden,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    topics: RwLock<Topics>,
+    nodes: RwLock<HashMap<i32, Arc<Node>>>,
+    absences: Mutex<HashMap<Key, (Instant, Absence)>>,
+}
+
+#[derive(Debug, Default)]
+struct Topics {
+    by_name: HashMap<Arc<str>, Arc<Topic>>,
+    by_id: HashMap<Uuid, Arc<Topic>>,
+}
+
+/// One broker.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) address: HostPort,
+    /// What a topic without overrides inherits there; brokers may differ.
+    inherited: Settings,
+    read_at: MomentCell,
+}
+
+impl Node {
+    pub(super) fn learn(&self, inherited: &Reading, at: Instant) {
+        self.inherited.set(inherited);
+        self.read_at.set(at);
+    }
+}
+
+/// One topic as Metadata names it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sighting<'a> {
+    pub(super) name: &'a str,
+    pub(super) id: Uuid,
+    pub(super) is_internal: bool,
+    /// `None` where the answer does not say.
+    pub(super) partitions: Option<i32>,
+}
+
+impl Registry {
+    pub(super) fn topic(&self, name: &str) -> Option<Arc<Topic>> {
+        self.read_topics().by_name.get(name).cloned()
+    }
+
+    pub(super) fn topic_by_id(&self, id: Uuid) -> Option<Arc<Topic>> {
+        self.read_topics().by_id.get(&id).cloned()
+    }
+
+    pub(super) fn topics_count(&self) -> usize {
+        self.read_topics().by_name.len()
+    }
+
+    pub(super) fn topics(&self) -> Vec<Arc<Topic>> {
+        self.read_topics().by_name.values().cloned().collect()
+    }
+
+    /// Room for so many topics, so that a first refresh grows the maps once.
+    pub(super) fn reserve(&self, topics: usize) {
+        let mut maps = self.write_topics();
+        let more = topics.saturating_sub(maps.by_name.len());
+        maps.by_name.reserve(more);
+        maps.by_id.reserve(more);
+    }
+
+    /// An answer to a request sent at `at` names this topic. A topic of the same name with another id is
+    /// replaced, unless it was seen by a later request.
+    pub(super) fn see(&self, sighting: &Sighting<'_>, at: Instant) -> Arc<Topic> {
+        let known = self.topic(sighting.name);
+        if let Some(known) = known {
+            let is_later = known.seen_at().is_some_and(|seen| seen > at);
+            if known.id == sighting.id {
+                if !is_later {
+                    known.saw(at, sighting.partitions);
+                }
+                return known;
+            }
+            if is_later {
+                return known;
+            }
+        }
+        let name: Arc<str> = Arc::from(sighting.name);
+        let topic = Arc::new(Topic::new(name, sighting.id, sighting.is_internal));
+        topic.saw(at, sighting.partitions);
+        self.insert(&topic);
+        let mut absences = self.lock_absences();
+        absences.remove(&Key::Name(Arc::clone(&topic.name)));
+        absences.remove(&Key::Id(topic.id));
+        topic
+    }
+
+    fn insert(&self, topic: &Arc<Topic>) {
+        let mut maps = self.write_topics();
+        let before = maps
+            .by_name
+            .insert(Arc::clone(&topic.name), Arc::clone(topic));
+        if let Some(before) = before {
+            before.retire();
+            maps.by_id.remove(&before.id);
+        }
+        if !topic.id.is_nil() {
+            maps.by_id.insert(topic.id, Arc::clone(topic));
+        }
+    }
+
+    /// A list of all topics was asked for at `at`: those it did not name are gone.
+    pub(super) fn sweep(&self, at: Instant) {
+        let is_gone = |topic: &Topic| topic.seen_at().is_none_or(|seen| seen < at);
+        let gone: Vec<Arc<Topic>> = self
+            .read_topics()
+            .by_name
+            .values()
+            .filter(|topic| is_gone(topic))
+            .cloned()
+            .collect();
+        for topic in gone {
+            let mut maps = self.write_topics();
+            let is_current = maps
+                .by_name
+                .get(&topic.name)
+                .is_some_and(|known| Arc::ptr_eq(known, &topic));
+            if is_current && is_gone(&topic) {
+                topic.retire();
+                maps.by_name.remove(&topic.name);
+                maps.by_id.remove(&topic.id);
+            }
+        }
+    }
+
+    pub(super) fn node(&self, node_id: i32) -> Option<Arc<Node>> {
+        self.read_nodes().get(&node_id).cloned()
+    }
+
+    pub(super) fn node_at(&self, address: &HostPort) -> Option<Arc<Node>> {
+        let nodes = self.read_nodes();
+        nodes
+            .values()
+            .find(|node| node.address == *address)
+            .cloned()
+    }
+
+    pub(super) fn addresses(&self) -> Vec<HostPort> {
+        let nodes = self.read_nodes();
+        nodes.values().map(|node| node.address.clone()).collect()
+    }
+
+    pub(super) fn node_ids(&self) -> Vec<i32> {
+        let mut ids: Vec<i32> = self.read_nodes().keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// One node's address. True if it is news.
+    pub(super) fn learn_node(&self, node_id: i32, address: HostPort) -> bool {
+        let known = self.node(node_id);
+        if known.is_some_and(|node| node.address == address) {
+            return false;
+        }
+        self.write_nodes()
+            .insert(node_id, Arc::new(Node::at(address)));
+        self.lock_absences().remove(&Key::Node(node_id));
+        true
+    }
+
+    /// All nodes of the cluster: others are gone. True if it is news.
+    pub(super) fn learn_nodes(&self, all: Vec<(i32, HostPort)>) -> bool {
+        let before = self.node_ids();
+        self.write_nodes()
+            .retain(|id, _| all.iter().any(|(known, _)| known == id));
+        let mut news = before.len() != self.read_nodes().len();
+        for (node_id, address) in all {
+            news |= self.learn_node(node_id, address);
+        }
+        news
+    }
+
+    /// The limits of a topic at a node (`None`: wherever was asked last), if read at or after `since`.
+    pub(super) fn limits(
+        &self,
+        topic: &Topic,
+        node_id: Option<i32>,
+        since: Instant,
+    ) -> Option<Learned> {
+        let read_at = topic.read_at().filter(|at| *at >= since)?;
+        let own = topic.reading();
+        let node = match node_id.and_then(|id| self.node(id)) {
+            Some(node) if !own.is_all_its_own() => node,
+            _ => return Some(own.learned(read_at)),
+        };
+        let node_read_at = node.read_at.get().filter(|at| *at >= since)?;
+        Some(
+            own.over(node.inherited.get())
+                .learned(read_at.min(node_read_at)),
+        )
+    }
+
+    /// It is known, or known to be absent.
+    pub(super) fn is_settled(&self, key: &Key) -> bool {
+        let is_known = match key {
+            Key::Name(name) => self.read_topics().by_name.contains_key(name),
+            Key::Id(id) => self.read_topics().by_id.contains_key(id),
+            Key::Node(node_id) => self.read_nodes().contains_key(node_id),
+        };
+        is_known || self.absence(key).is_some()
+    }
+
+    pub(super) fn absence(&self, key: &Key) -> Option<Absence> {
+        let absences = self.lock_absences();
+        let (until, absence) = absences.get(key)?;
+        (*until > Instant::now()).then_some(*absence)
+    }
+
+    pub(super) fn miss(&self, key: Key, absence: Absence) {
+        let now = Instant::now();
+        let mut absences = self.lock_absences();
+        if absences.len() >= ABSENCES {
+            absences.retain(|_, (until, _)| *until > now);
+        }
+        if absences.len() < ABSENCES {
+            absences.insert(key, (now + ABSENCE_TTL, absence));
+        }
+    }
+
+    fn read_topics(&self) -> RwLockReadGuard<'_, Topics> {
+        self.topics.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_topics(&self) -> RwLockWriteGuard<'_, Topics> {
+        self.topics.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_nodes(&self) -> RwLockReadGuard<'_, HashMap<i32, Arc<Node>>> {
+        self.nodes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_nodes(&self) -> RwLockWriteGuard<'_, HashMap<i32, Arc<Node>>> {
+        self.nodes.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_absences(&self) -> MutexGuard<'_, HashMap<Key, (Instant, Absence)>> {
+        self.absences.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node {
+    fn at(address: HostPort) -> Self {
+        Self {
+            address,
+            inherited: Settings::default(),
+            read_at: MomentCell::default(),
+        }
+    }
+}
+
+impl Reading {
+    /// Nothing that judges a batch is inherited, so every broker judges alike.
+    fn is_all_its_own(&self) -> bool {
+        let own = |origin: Option<Origin>| origin == Some(Origin::TopicOverride);
+        own(self.max_message_bytes.map(|limit| limit.origin))
+            && own(self.segment_bytes.map(|limit| limit.origin))
+    }
+}

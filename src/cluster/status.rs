@@ -1,0 +1,176 @@
+//! How the control plane fares, for people, health checks and metrics.
+//!
+//! Invariant: a condition is logged when it begins, when it changes and when it ends, not while it lasts.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::limits::MomentCell;
+use super::link::CallError;
+use crate::config::{Advertise, Config};
+
+/// How the control plane fares.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Status {
+    /// A broker answered the last time one was asked, though it may have refused us.
+    pub is_reached: bool,
+    /// The last refresh succeeded.
+    pub is_up: bool,
+    /// Why the last refresh failed; `None` when it succeeded, or none was tried.
+    pub error: Option<String>,
+    /// What we may not see, and the ACL to grant; `None` when we see all.
+    pub missing_rights: Option<String>,
+    /// Time since the last refresh that succeeded; `None` before the first.
+    pub refresh_age: Option<Duration>,
+    /// Brokers that `listener.node_ports.node_ids` leaves out, so that clients cannot be sent to them.
+    pub nodes_outside: Vec<i32>,
+    /// Brokers known.
+    pub nodes: usize,
+    /// Topics known.
+    pub topics: usize,
+}
+
+/// The parts that change.
+#[derive(Debug)]
+pub(super) struct Condition {
+    is_reached: AtomicBool,
+    refreshed_at: MomentCell,
+    said: Mutex<Said>,
+    /// The configured node ids; `None` when every node has an address for clients.
+    node_ids: Option<HashSet<i32>>,
+    /// The principal that ACLs are granted to, as far as we know it.
+    principal: String,
+}
+
+/// What was logged last.
+#[derive(Debug, Default)]
+struct Said {
+    error: Option<(&'static str, String)>,
+    was_up: bool,
+    missing_rights: Option<String>,
+    nodes_outside: Vec<i32>,
+}
+
+impl Condition {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            is_reached: AtomicBool::new(false),
+            refreshed_at: MomentCell::default(),
+            said: Mutex::default(),
+            node_ids: match &config.listener.advertise {
+                Advertise::NodePorts { node_ids, .. } => Some(node_ids.iter().copied().collect()),
+                Advertise::Sni { .. } => None,
+            },
+            principal: match &config.cluster.admin_sasl {
+                Some(sasl) => format!("User:{}", sasl.username),
+                None if config.cluster.tls.is_some() => "<the proxy's principal>".to_owned(),
+                None => "User:ANONYMOUS".to_owned(),
+            },
+        }
+    }
+
+    pub(super) fn is_reached(&self) -> bool {
+        self.is_reached.load(Relaxed)
+    }
+
+    pub(super) fn reached(&self) {
+        self.is_reached.store(true, Relaxed);
+    }
+
+    pub(super) fn refreshed(&self) {
+        self.refreshed_at.set(std::time::Instant::now());
+        let mut said = self.lock();
+        let was_down = said.error.take().is_some();
+        if was_down || !said.was_up {
+            tracing::info!("control plane is up: topics and limits are read from Kafka");
+        }
+        said.was_up = true;
+    }
+
+    pub(super) fn failed(&self, error: &CallError) {
+        // A broker that refuses or babbles was reached all the same.
+        let is_answer = matches!(
+            error,
+            CallError::Authentication { .. }
+                | CallError::Refused { .. }
+                | CallError::Unsupported { .. }
+        );
+        self.is_reached.store(is_answer, Relaxed);
+        let text = error.to_string();
+        let mut said = self.lock();
+        let is_news = said
+            .error
+            .as_ref()
+            .is_none_or(|(label, _)| *label != error.label());
+        if is_news {
+            tracing::warn!(
+                error = text,
+                kind = error.label(),
+                "control plane is down: limits are not learned until Kafka answers; trying on"
+            );
+        } else {
+            tracing::debug!(error = text, "control plane is still down");
+        }
+        said.error = Some((error.label(), text));
+        said.was_up = false;
+    }
+
+    /// After a refresh: so many of all topics may not be described.
+    pub(super) fn forbidden(&self, forbidden: usize, topics: usize) {
+        let text = (forbidden > 0).then(|| {
+            format!(
+                "the limits of {forbidden} of {topics} topics cannot be read; rules still hold. Grant: kafka-acls.sh \
+                 --add --allow-principal '{}' --operation DescribeConfigs --topic '*'",
+                self.principal
+            )
+        });
+        let mut said = self.lock();
+        match (&text, &said.missing_rights) {
+            (Some(text), None) => tracing::warn!("{text}"),
+            (None, Some(_)) => tracing::info!("the limits of all topics can be read now"),
+            _ => {}
+        }
+        said.missing_rights = text;
+    }
+
+    /// These nodes are known now.
+    pub(super) fn nodes(&self, known: &[i32]) {
+        let Some(node_ids) = &self.node_ids else {
+            return;
+        };
+        let outside: Vec<i32> = known
+            .iter()
+            .copied()
+            .filter(|id| !node_ids.contains(id))
+            .collect();
+        let mut said = self.lock();
+        if !outside.is_empty() && outside != said.nodes_outside {
+            tracing::error!(
+                ?outside,
+                "brokers are outside listener.node_ports.node_ids: clients cannot be sent to them; add them there \
+                 and restart"
+            );
+        }
+        said.nodes_outside = outside;
+    }
+
+    pub(super) fn status(&self, nodes: usize, topics: usize) -> Status {
+        let said = self.lock();
+        Status {
+            is_reached: self.is_reached(),
+            is_up: said.was_up,
+            error: said.error.as_ref().map(|(_, text)| text.clone()),
+            missing_rights: said.missing_rights.clone(),
+            refresh_age: self.refreshed_at.get().map(|at| at.elapsed()),
+            nodes_outside: said.nodes_outside.clone(),
+            nodes,
+            topics,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,12 @@
+//! Byte streams to brokers and from clients: plain TCP, or TLS by rustls, behind one type.
+//!
+//! Invariant: whoever holds a [`Stream`] cannot tell TLS from plain TCP, but for one duty: TLS keeps bytes
+//! that the socket did not take, so a writer ends every burst with a flush.
+
+mod connector;
+mod stream;
+mod tls;
+
+pub use connector::{Acceptor, Connector};
+pub use stream::Stream;
+pub use tls::TlsConfigError;

@@ -1,0 +1,107 @@
+//! One connection, plain or TLS.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::{client, server};
+
+/// One connection, plain or TLS.
+///
+/// Reading: the end of the peer's bytes is `Ok` with nothing read, with or without a TLS `close_notify`. Many
+/// Kafka clients close without one, and Kafka's length prefixes betray a cut stream anyway.
+///
+/// Writing: rustls may keep bytes that the socket did not take; [`AsyncWrite::poll_flush`] sends them.
+#[derive(Debug)]
+pub enum Stream {
+    /// Plain TCP.
+    Plain(TcpStream),
+    /// TLS, we are the client.
+    Tls(Box<client::TlsStream<TcpStream>>),
+    /// TLS, we are the server.
+    TlsServer(Box<server::TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// The socket underneath, for addresses and options.
+    pub fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(tls) => tls.get_ref().0,
+            Self::TlsServer(tls) => tls.get_ref().0,
+        }
+    }
+
+    /// The name a client asked for in its TLS hello (SNI); `None` on other streams and without one.
+    pub fn server_name(&self) -> Option<&str> {
+        match self {
+            Self::TlsServer(tls) => tls.get_ref().1.server_name(),
+            Self::Plain(_) | Self::Tls(_) => None,
+        }
+    }
+}
+
+/// Runs an expression with `$inner` bound to the pinned stream in use.
+macro_rules! each {
+    ($stream:expr, $inner:ident => $body:expr) => {
+        match $stream.get_mut() {
+            Stream::Plain(tcp) => {
+                let $inner = Pin::new(tcp);
+                $body
+            }
+            Stream::Tls(tls) => {
+                let $inner = Pin::new(tls.as_mut());
+                $body
+            }
+            Stream::TlsServer(tls) => {
+                let $inner = Pin::new(tls.as_mut());
+                $body
+            }
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match ready!(each!(self, inner => inner.poll_read(cx, buf))) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
+            result => Poll::Ready(result),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        each!(self, inner => inner.poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self, inner => inner.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, inner => inner.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, inner => inner.poll_shutdown(cx))
+    }
+}
