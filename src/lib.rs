@@ -5,9 +5,13 @@
 //!
 //! [ARCHITECTURE.md]: https://github.com/sizegate/sizegate/blob/main/ARCHITECTURE.md
 
+pub mod admin;
 pub mod batch;
 pub mod cluster;
 pub mod config;
 pub mod net;
 pub mod policy;
+pub mod proxy;
+pub mod run;
+pub mod telemetry;
 pub mod wire;

@@ -8,6 +8,7 @@ mod budget;
 mod ledger;
 mod listener;
 mod outbox;
+mod oversized;
 mod report;
 mod session;
 mod topics;

@@ -1,8 +1,5 @@
 //! The addresses clients are told: each broker's own port (or name) on this proxy.
 
-use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
-
 use crate::cluster::Cluster;
 use crate::config::{Advertise, HostPort};
 use crate::wire::AddressBook;
@@ -20,14 +17,12 @@ pub enum Route {
 pub struct Book {
     advertise: Advertise,
     cluster: Cluster,
-    /// Nodes outside the configuration that were named in the log already.
-    outside: Mutex<HashSet<i32>>,
 }
 
 impl Book {
     /// A book that also teaches `cluster` where the brokers are.
     pub fn new(advertise: Advertise, cluster: Cluster) -> Self {
-        Self { advertise, cluster, outside: Mutex::default() }
+        Self { advertise, cluster }
     }
 
     /// The port and node of every broker listener.
@@ -69,13 +64,6 @@ impl Book {
         }
     }
 
-    /// Brokers that clients asked for and the configuration has no address for.
-    pub fn nodes_outside(&self) -> Vec<i32> {
-        let mut nodes: Vec<i32> = self.outside.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        nodes.sort_unstable();
-        nodes
-    }
-
     fn host(&self) -> &str {
         match &self.advertise {
             Advertise::NodePorts { host, .. } => host,
@@ -95,13 +83,8 @@ impl AddressBook for Book {
         if let Some(HostPort { host, port }) = self.advertised(node_id) {
             return (host.into_bytes(), i32::from(port));
         }
-        if self.outside.lock().unwrap_or_else(PoisonError::into_inner).insert(node_id) {
-            tracing::error!(
-                node_id,
-                "a broker has no address here: clients cannot reach it; add its id to listener.node_ports.node_ids"
-            );
-        }
-        // A port that leads nowhere: the broker's own address would lead past the proxy.
+        // A port that leads nowhere: the broker's own address would lead past the proxy. The control plane says in
+        // the log which node it is.
         (self.host().as_bytes().to_vec(), 0)
     }
 }

@@ -6,6 +6,7 @@
 
 mod answers;
 mod chunk;
+mod explain;
 mod requests;
 
 use std::future::Future;
@@ -170,16 +171,15 @@ impl Session {
     }
 
     /// Everything that was asked is answered, and no more will be asked.
-    fn is_finished(&self) -> Option<Close> {
+    fn is_finished(&mut self) -> Option<Close> {
         let is_quiet = self.ledger.is_empty()
             && self.to_client.is_empty()
             && self.to_upstream.is_empty()
             && !self.requests.is_busy();
-        match &self.requests.ended {
-            Some(ended) if is_quiet => Some(ended.close()),
-            None if is_quiet && self.is_draining => Some(Close::Shutdown),
-            _ => None,
+        if !is_quiet {
+            return None;
         }
+        self.requests.ended.take().or(self.is_draining.then_some(Close::Shutdown))
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
@@ -243,13 +243,18 @@ impl Session {
         close
     }
 
+    /// The broker this session talks to, where it is known to be a particular one.
+    pub(super) fn node_id(&self) -> Option<i32> {
+        match self.route {
+            Route::Node(node_id) => Some(node_id),
+            Route::Bootstrap => None,
+        }
+    }
+
     /// Asks the control plane, in the background of this session only.
     fn ask(&self, question: Question, asked: Asked) -> (Pin<Box<dyn Future<Output = ()> + Send>>, Asked) {
         let shared = Arc::clone(&self.shared);
-        let node_id = match self.route {
-            Route::Node(node_id) => Some(node_id),
-            Route::Bootstrap => None,
-        };
+        let node_id = self.node_id();
         let asked = match question {
             Question::Ids(_) => Asked { ids: true, ..asked },
             Question::Topics(_) => Asked { limits: true, ..asked },

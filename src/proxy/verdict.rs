@@ -15,7 +15,7 @@ use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
 use crate::policy::{
-    Action, BatchFacts, Blame, ErrorCode, Gate, LoopDetector, Place, Refusal, ResendKey, Source, Violation,
+    Action, BatchFacts, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Source, Violation,
 };
 use crate::wire::Malformed;
 use crate::wire::produce::{Layout, TopicKey};
@@ -143,6 +143,11 @@ impl Judge {
         &self.layout
     }
 
+    /// The `client_id` of the request last weighed.
+    pub fn client_id<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
+        frame.get(self.layout.client_id.clone()?)
+    }
+
     /// Looks at every partition of a whole frame. `Some` is what must be known before [`Judge::settle`].
     pub fn weigh(&mut self, frame: &[u8], version: i16, asked: Asked) -> Result<Option<Question>, Malformed> {
         self.layout.read(frame, version)?;
@@ -198,7 +203,7 @@ impl Judge {
     /// A topic id that nobody can name may not pass a rule unseen; but if the cluster answers and does not know
     /// the id either, the broker's own answer is the right one.
     fn must_be_named(&self) -> bool {
-        self.shared.policy.load().is_governed() && !self.shared.cluster.is_up()
+        self.shared.policy.load().is_governed() && !self.shared.cluster.is_reached()
     }
 
     /// A partition named twice counts once, with its last batch, as in the broker.
@@ -244,7 +249,7 @@ impl Judge {
             }
             // Asked, and still in doubt. Where the cluster answers, the broker judges what does not exist; where it
             // does not, what was learned no longer counts, but a rule's number does.
-            let stands = violation.limit.source == Source::Rule && exists != Some(false) && (exists.is_some() || !self.shared.cluster.is_up());
+            let stands = violation.limit.source == Source::Rule && exists != Some(false) && (exists.is_some() || !self.shared.cluster.is_reached());
             if stands {
                 continue;
             }
@@ -372,13 +377,6 @@ impl Judge {
         let is_old_java = header.records_count > 1
             && client.software.as_ref().is_some_and(|s| LoopDetector::is_old_java(&s.name, &s.version));
         self.loops.is_loop(key, Instant::now(), is_old_java)
-    }
-}
-
-impl Shared {
-    fn refusal(&self, topic: &TopicHandle, facts: BatchFacts, violation: Violation, partition: i32, blame: Blame) -> Refusal {
-        let place = Place { topic: Arc::clone(&topic.name), partition };
-        Refusal::new(self.next_refusal_id(), blame, place, violation, Some(facts), topic.policy.remedy.as_deref())
     }
 }
 

@@ -122,7 +122,7 @@ impl Layout {
     /// How the request names `topic`.
     pub fn topic_key<'a>(&self, frame: &'a [u8], topic: &TopicEntry) -> Result<TopicKey<'a>, Malformed> {
         let encoded = frame.get(topic.key.clone()).ok_or(Malformed::new("topic", Reason::Truncated))?;
-        read_key(&mut Reader::new(encoded), self.version)
+        encoded_key(encoded, self.version)
     }
 
     /// The partitions of one topic entry.
@@ -156,6 +156,11 @@ impl Layout {
 /// The last `n` bytes that `r` has read.
 fn before(r: &Reader<'_>, n: usize) -> Range<usize> {
     r.position().saturating_sub(n)..r.position()
+}
+
+/// A topic as requests and answers of `version` encode it.
+pub fn encoded_key(encoded: &[u8], version: i16) -> Result<TopicKey<'_>, Malformed> {
+    read_key(&mut Reader::new(encoded), version)
 }
 
 fn read_key<'a>(r: &mut Reader<'a>, version: i16) -> Result<TopicKey<'a>, Malformed> {

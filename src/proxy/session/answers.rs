@@ -1,7 +1,6 @@
 //! From the broker to the client: answers matched with the ledger, the few that carry addresses rewritten,
 //! refusals merged in, everything else passed on as it comes.
 
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 

@@ -1,0 +1,166 @@
+//! Listening sockets, and a session for every client that comes.
+//!
+//! The bootstrap address and each broker's port are bound once, at start: a broker that joins later is reached
+//! at the port that was waiting for it. Sessions are dealt out to the workers in turn.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::book::Route;
+use super::session::{Close, Session};
+use super::{ClientInfo, Shared};
+
+/// Sockets that are bound but not served yet.
+pub struct Listeners {
+    sockets: Vec<(TcpListener, Route)>,
+}
+
+/// What serves the sockets.
+pub struct Bound {
+    /// Where sessions run.
+    pub workers: Vec<Handle>,
+    /// Sessions in progress.
+    pub sessions: TaskTracker,
+    /// Stop accepting, and end sessions when what is in flight is answered.
+    pub shutdown: CancellationToken,
+    /// Client connections at once.
+    pub max_connections: usize,
+}
+
+impl Listeners {
+    /// Binds the bootstrap address and every broker's port.
+    ///
+    /// # Errors
+    /// The first address that cannot be bound, by name.
+    pub async fn bind(bind: SocketAddr, shared: &Shared) -> io::Result<Self> {
+        let mut sockets = vec![(listen(bind).await?, Route::Bootstrap)];
+        for (port, node_id) in shared.book.node_ports() {
+            sockets.push((listen(SocketAddr::new(bind.ip(), port)).await?, Route::Node(node_id)));
+        }
+        Ok(Self { sockets })
+    }
+
+    /// Accepts until shutdown. Each socket has a task of its own on the current runtime.
+    pub fn serve(self, shared: &Arc<Shared>, bound: Bound) -> Arc<Bound> {
+        let bound = Arc::new(bound);
+        let next = Arc::new(AtomicUsize::new(0));
+        for (socket, route) in self.sockets {
+            tokio::spawn(accept(socket, route, Arc::clone(shared), Arc::clone(&bound), Arc::clone(&next)));
+        }
+        bound
+    }
+}
+
+async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")))
+}
+
+async fn accept(socket: TcpListener, route: Route, shared: Arc<Shared>, bound: Arc<Bound>, next: Arc<AtomicUsize>) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            () = bound.shutdown.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, address)) if bound.sessions.len() >= bound.max_connections => {
+                drop(stream);
+                shared.metrics.connection_closed("too_many");
+                tracing::warn!(client = %address, max_connections = bound.max_connections, "connection refused: listener.max_connections are open");
+            }
+            Ok((stream, address)) => {
+                let turn = next.fetch_add(1, Ordering::Relaxed) % bound.workers.len().max(1);
+                let Some(worker) = bound.workers.get(turn) else { return };
+                let session = run(stream, address, route, Arc::clone(&shared), bound.shutdown.clone());
+                worker.spawn(bound.sessions.track_future(session));
+            }
+            Err(error) => {
+                // Out of file descriptors, most likely: others must close before more can come.
+                tracing::warn!(%error, "accepting a connection failed");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// One client, from its first byte to its last.
+async fn run(stream: TcpStream, address: SocketAddr, route: Route, shared: Arc<Shared>, shutdown: CancellationToken) {
+    // The socket belongs to the runtime that accepted it; move it to the one that serves it.
+    let stream = match stream.into_std().and_then(TcpStream::from_std) {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::warn!(client = %address, %error, "a connection could not be moved to its worker");
+            return;
+        }
+    };
+    shared.metrics.connection_opened();
+    let (who, close) = serve(stream, address, route, &shared, shutdown).await;
+    shared.metrics.connection_closed(close.label());
+    log_close(&who, &close, &shared);
+}
+
+async fn serve(
+    stream: TcpStream,
+    address: SocketAddr,
+    route: Route,
+    shared: &Arc<Shared>,
+    shutdown: CancellationToken,
+) -> (ClientInfo, Close) {
+    let who = ClientInfo { address, client_id: None, software: None };
+    let client = match shared.acceptor.accept(stream).await {
+        Ok(client) => client,
+        Err(error) => return (who, Close::Downstream(error)),
+    };
+    let route = match route {
+        Route::Node(_) => Some(route),
+        Route::Bootstrap => shared.book.route_by_name(client.server_name()),
+    };
+    let Some(route) = route else {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "the TLS hello names no broker of ours (listener.sni)");
+        return (who, Close::Downstream(error));
+    };
+    Box::pin(Session::serve(Arc::clone(shared), client, who, route, shutdown)).await
+}
+
+fn log_close(who: &ClientInfo, close: &Close, shared: &Shared) {
+    let client = who.address;
+    let client_id = who.client_id.as_deref().unwrap_or_default();
+    let reason = close.label();
+    match close {
+        Close::ByClient | Close::ByBroker | Close::Idle | Close::Shutdown => {
+            tracing::debug!(%client, client_id, reason, "connection closed");
+        }
+        Close::MalformedRequest(malformed) => {
+            shared.metrics.malformed(malformed.reason.label());
+            tracing::warn!(%client, client_id, reason, field = malformed.field, problem = malformed.reason.label(), "connection closed: the request is not the Kafka protocol");
+        }
+        Close::MalformedAnswer(malformed) => {
+            shared.metrics.malformed(malformed.reason.label());
+            tracing::error!(%client, client_id, reason, field = malformed.field, problem = malformed.reason.label(), "connection closed: the broker's answer is not what was asked for");
+        }
+        Close::Foreign(protocol) => {
+            shared.metrics.frames_refused(protocol);
+            tracing::warn!(%client, reason, protocol, "connection closed: the client speaks {protocol}, this port speaks the Kafka protocol without TLS");
+        }
+        Close::FrameTooLarge { api_key, request_bytes } => {
+            shared.metrics.frames_refused("closed");
+            tracing::warn!(%client, client_id, reason, api_key, request_bytes, limit_bytes = shared.frame_bytes, "connection closed: a request above listener.frame_bytes that is no Produce");
+        }
+        Close::RefusedWithoutAnswer => {
+            tracing::info!(%client, client_id, reason, "connection closed: a Produce with acks=0 was refused, and closing is the only answer it can have");
+        }
+        Close::Stalled => {
+            tracing::warn!(%client, client_id, reason, "connection closed: half a request held memory that others waited for, and nothing more came for 10 s");
+        }
+        Close::Unreachable(error) => tracing::warn!(%client, client_id, reason, %error, "connection closed: no broker to talk to"),
+        Close::Downstream(error) | Close::Upstream(error) => {
+            tracing::debug!(%client, client_id, reason, %error, "connection broke");
+        }
+    }
+}

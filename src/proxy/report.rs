@@ -1,0 +1,77 @@
+//! Refusals told to everybody who is not on the connection: the log, the metrics, `/api/v1/refusals`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use super::topics::TopicHandle;
+use super::{ClientInfo, Shared};
+use crate::policy::{Action, BatchFacts, Blame, Place, Refusal, Size, Violation};
+use crate::telemetry::RefusalRecord;
+
+impl Shared {
+    /// A refusal of a measured batch.
+    pub(super) fn refusal(
+        &self,
+        topic: &TopicHandle,
+        facts: BatchFacts,
+        violation: Violation,
+        partition: i32,
+        blame: Blame,
+    ) -> Refusal {
+        let place = Place { topic: Arc::clone(&topic.name), partition };
+        Refusal::new(self.next_refusal_id(), blame, place, violation, Some(facts), topic.policy.remedy.as_deref())
+    }
+
+    /// Six hexadecimal digits, different for each refusal of a day: a counter that starts anywhere.
+    pub(super) fn next_refusal_id(&self) -> String {
+        format!("{:06x}", self.refusal_ids.fetch_add(1, Ordering::Relaxed) & 0xff_ffff)
+    }
+
+    /// Logs a refusal and keeps it for the API. `error_code` is 0 where it was only observed.
+    pub(super) fn report(&self, refusal: &Refusal, error_code: i16, is_loop: bool, client: &ClientInfo) {
+        let facts = refusal.facts;
+        let limit = &refusal.violation.limit;
+        let record = RefusalRecord {
+            id: refusal.id.clone(),
+            at: SystemTime::now(),
+            text: refusal.text.clone(),
+            topic: refusal.place.topic.to_string(),
+            partition: refusal.place.partition,
+            gate: limit.gate,
+            size_bytes: refusal.violation.size.bytes(),
+            at_least: matches!(refusal.violation.size, Size::AtLeast(_)),
+            limit_bytes: limit.value,
+            source: limit.source,
+            rule: limit.name.as_deref().map(str::to_owned),
+            action: if error_code == 0 { Action::Observe } else { Action::Reject },
+            error_code,
+            is_loop,
+            client_id: client.client_id.clone().unwrap_or_default(),
+            software: client.software.as_ref().map(|s| format!("{}/{}", s.name, s.version)).unwrap_or_default(),
+            address: client.address.to_string(),
+            principal: None,
+            batch_bytes: facts.map(|facts| facts.wire_bytes),
+            uncompressed_bytes: facts.and_then(|facts| facts.uncompressed).map(Size::bytes),
+            codec: facts.and_then(|facts| facts.codec),
+            records: facts.map(|facts| facts.records),
+            record: refusal.violation.record.map(|record| record.index + 1),
+        };
+        self.refusals.record(record);
+    }
+}
+
+impl ClientInfo {
+    /// The client id of the request in hand.
+    pub(super) fn learn_client_id(&mut self, client_id: Option<&[u8]>) {
+        let known = self.client_id.as_deref().map(str::as_bytes);
+        if known != client_id {
+            self.client_id = client_id.map(printable);
+        }
+    }
+}
+
+/// For logs: at most 256 characters, none of them a control character.
+pub(super) fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().take(256).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}

@@ -1,0 +1,143 @@
+//! `sizegate run`: everything is built, connected and started here, and taken down again.
+//!
+//! Threads: this one accepts, serves the admin HTTP and the control plane; each worker runs sessions on a
+//! runtime of its own, so that no session ever moves between cores.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::runtime::{Builder, Handle};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin::{self, AdminState, Readiness};
+use crate::cluster::Cluster;
+use crate::config::Config;
+use crate::net::{Acceptor, Connector};
+use crate::policy::Policy;
+use crate::proxy::{Book, Bound, Budget, Listeners, Shared};
+use crate::telemetry::{Metrics, Refusals};
+
+/// What the command line says beside the configuration.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// How long answers in flight are waited for after SIGTERM.
+    pub drain_timeout: Duration,
+    /// Worker threads; `None` is one per core.
+    pub workers: Option<usize>,
+    /// The file to read again on SIGHUP.
+    pub config_path: Option<PathBuf>,
+}
+
+/// Why the proxy did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration names something that cannot be used: a certificate, a pattern.
+    #[error("{0}")]
+    Config(String),
+    /// A socket, a thread or a signal handler.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// What kept it from starting. Kafka being down is not among it: the proxy waits for it.
+pub fn run(config: Config, options: RunOptions) -> Result<(), StartError> {
+    let workers = start_workers(options.workers)?;
+    let main = Builder::new_current_thread().enable_all().build()?;
+    main.block_on(serve(config, options, workers))
+}
+
+async fn serve(config: Config, options: RunOptions, workers: Vec<Handle>) -> Result<(), StartError> {
+    let shutdown = CancellationToken::new();
+    let sessions = TaskTracker::new();
+    let shared = build(&config)?;
+    let listeners = Listeners::bind(config.listener.bind, &shared).await?;
+    let (_, admin) = admin::serve(config.admin_bind, admin_state(&config, &shared), shutdown.clone()).await?;
+    tokio::spawn(admin);
+    tokio::spawn({
+        let (cluster, shutdown) = (shared.cluster.clone(), shutdown.clone());
+        async move { cluster.run(shutdown).await }
+    });
+    let accepting = CancellationToken::new();
+    let bound = Bound {
+        workers,
+        sessions: sessions.clone(),
+        shutdown: accepting.clone(),
+        max_connections: config.listener.max_connections,
+    };
+    listeners.serve(&shared, bound);
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        bind = %config.listener.bind,
+        admin = %config.admin_bind,
+        "sizegate is listening"
+    );
+    wait_for_a_signal().await?;
+    tracing::info!(sessions = sessions.len(), "going down: answering what is in flight");
+    accepting.cancel();
+    sessions.close();
+    if tokio::time::timeout(options.drain_timeout, sessions.wait()).await.is_err() {
+        tracing::warn!(sessions = sessions.len(), "drain timeout is over: the rest is cut off");
+    }
+    shutdown.cancel();
+    Ok(())
+}
+
+fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
+    let in_words = |error: &dyn std::fmt::Display| StartError::Config(error.to_string());
+    let connector = Connector::new(&config.cluster).map_err(|e| in_words(&e))?;
+    let acceptor = Acceptor::new(config.listener.tls.as_ref()).map_err(|e| in_words(&e))?;
+    let policy = Policy::compile(config).map_err(|e| in_words(&e))?;
+    let metrics = Arc::new(Metrics::new(&config.telemetry));
+    let cluster = Cluster::new(config, connector.clone());
+    let budget_bytes = usize::try_from(config.memory_budget_bytes).unwrap_or(usize::MAX);
+    metrics.memory_budget_bytes.set(i64::try_from(budget_bytes).unwrap_or(i64::MAX));
+    Ok(Arc::new(Shared {
+        policy: ArcSwap::from_pointee(policy),
+        book: Book::new(config.listener.advertise.clone(), cluster.clone()),
+        cluster,
+        bootstrap_servers: config.cluster.bootstrap_servers.clone(),
+        connector,
+        acceptor,
+        budget: Budget::new(budget_bytes, metrics.held_bytes.clone(), metrics.memory_waits.clone()),
+        refusals: Arc::new(Refusals::default()),
+        metrics,
+        frame_bytes: config.listener.frame_bytes,
+        idle_timeout: config.listener.idle_timeout,
+        refusal_ids: AtomicU64::new(u64::from(uuid::Uuid::new_v4().as_fields().0)),
+    }))
+}
+
+fn start_workers(workers: Option<usize>) -> std::io::Result<Vec<Handle>> {
+    let count = workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+    (0..count)
+        .map(|n| {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let handle = runtime.handle().clone();
+            std::thread::Builder::new()
+                .name(format!("worker-{n}"))
+                .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+            Ok(handle)
+        })
+        .collect()
+}
+
+async fn wait_for_a_signal() -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+fn admin_state(_config: &Config, _shared: &Arc<Shared>) -> AdminState { AdminState }
