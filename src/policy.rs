@@ -2,4 +2,5 @@
 
 mod words;
 
+pub(crate) use words::labelled;
 pub use words::{Action, Codec, ErrorCode, Gate, Source};
