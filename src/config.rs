@@ -1,14 +1,62 @@
-//! The configuration in force: valid by construction. `config::raw` is what a file may say; it becomes
-//! [`Config`] in one place, or one clear message.
+//! The configuration in force: valid by construction. `raw` is what a file may say; it becomes [`Config`]
+//! in one place (`valid`, then `contradictions`), or one clear line for each mistake.
+//!
+//! ```text
+//! file, environment, flags ─ layers ─ read ─ raw ─ valid ─ contradictions ─ Config ─ render (back to keys)
+//!      (yaml)                (merged) (serde)                                        └ reload (what changed)
+//! ```
 
+mod contradictions;
+mod layers;
+mod mistakes;
+mod raw;
+mod read;
+mod reload;
+mod render;
+mod scalars;
+mod topics;
+mod valid;
+mod yaml;
+
+use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::policy::{Action, ErrorCode};
+pub use layers::{ENV_PREFIX, Env, Overrides, process_env};
+pub use mistakes::{ConfigErrors, Mistake};
+pub use raw::known_keys;
+pub use reload::{Reload, reload};
+pub(crate) use scalars::{duration, size_text, time_text};
+pub use topics::MAIN;
+
+use crate::policy::{Action, ErrorCode, labelled};
+
+/// Reads the configuration: defaults, under the file at `path` (if any), under the environment
+/// (`SIZEGATE__LISTENER__BIND`, comma-separated lists), under the command line.
+///
+/// Reads the files it names (passwords, certificates) too, so that what is wrong with them is said at start.
+///
+/// # Errors
+/// Every mistake found, each with its place, its key and what is allowed.
+pub fn load(path: Option<&Path>, overrides: &Overrides, env: &Env) -> Result<Config, ConfigErrors> {
+    let mut report = mistakes::Report::default();
+    let Some(merged) = layers::merge(path, overrides, env, &mut report) else {
+        return Err(report.into_errors());
+    };
+    report.learn_places(&merged);
+    let (raw, mut report) = read::read(&merged, env, report);
+    let config = valid::config(raw, &mut report);
+    contradictions::find(&config, &mut report);
+    if report.is_empty() {
+        Ok(config)
+    } else {
+        Err(report.into_errors())
+    }
+}
 
 /// Everything one process runs with.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The Kafka cluster behind the proxy.
     pub cluster: Cluster,
@@ -28,14 +76,14 @@ pub struct Config {
     pub memory_budget_bytes: u64,
     /// When batches are decoded.
     pub decode: Decode,
-    /// The admin HTTP server's address.
+    /// The admin HTTP server's address; port 0: the system picks one (for tests).
     pub admin_bind: SocketAddr,
     /// Metrics and logs.
     pub telemetry: Telemetry,
 }
 
 /// The Kafka cluster behind the proxy.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Cluster {
     /// `host:port`, tried in order.
     pub bootstrap_servers: Vec<HostPort>,
@@ -67,7 +115,7 @@ impl std::fmt::Display for HostPort {
 }
 
 /// TLS towards brokers. PEM files.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ClientTls {
     /// Trusted CAs; `None` is the platform's.
     pub ca_file: Option<PathBuf>,
@@ -78,7 +126,7 @@ pub struct ClientTls {
 }
 
 /// A certificate chain and its private key, PEM.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Identity {
     /// Certificate chain.
     pub cert_file: PathBuf,
@@ -87,7 +135,7 @@ pub struct Identity {
 }
 
 /// SASL credentials of the control plane.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Sasl {
     /// Mechanism.
     pub mechanism: SaslMechanism,
@@ -97,8 +145,8 @@ pub struct Sasl {
     pub password: String,
 }
 
-impl std::fmt::Debug for Sasl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Sasl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sasl")
             .field("mechanism", &self.mechanism)
             .field("username", &self.username)
@@ -106,21 +154,22 @@ impl std::fmt::Debug for Sasl {
     }
 }
 
-/// SASL mechanisms the control plane speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SaslMechanism {
-    /// PLAIN
-    Plain,
-    /// SCRAM-SHA-256
-    ScramSha256,
-    /// SCRAM-SHA-512
-    ScramSha512,
+labelled! {
+    /// SASL mechanisms the control plane speaks.
+    SaslMechanism {
+        /// RFC 4616: the password itself, so only over TLS.
+        Plain = "PLAIN",
+        /// RFC 5802 with SHA-256.
+        ScramSha256 = "SCRAM-SHA-256",
+        /// RFC 5802 with SHA-512.
+        ScramSha512 = "SCRAM-SHA-512",
+    }
 }
 
 /// Where clients connect, and what they are told.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Listener {
-    /// Clients' bootstrap address.
+    /// Clients' bootstrap address; port 0: the system picks one (for tests).
     pub bind: SocketAddr,
     /// How a broker's address is made for clients.
     pub advertise: Advertise,
@@ -135,13 +184,13 @@ pub struct Listener {
 }
 
 /// How a broker's address is made for clients.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Advertise {
     /// One port for each broker.
     NodePorts {
         /// The host clients are told for every broker.
         host: String,
-        /// The first node's port.
+        /// The first node's port; 0: the system picks a free port for each node (for tests).
         first: u16,
         /// The n-th of these ids is at `first + n`.
         node_ids: Vec<i32>,
@@ -158,7 +207,7 @@ pub enum Advertise {
 }
 
 /// TLS towards clients. PEM files.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ServerTls {
     /// Our certificate and key.
     pub identity: Identity,
@@ -166,13 +215,14 @@ pub struct ServerTls {
     pub client_ca_file: Option<PathBuf>,
 }
 
-/// Refuse, or only count and log what would be refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Refuse.
-    Enforce,
-    /// Refuse nothing.
-    Observe,
+labelled! {
+    /// Refuse, or only count and log what would be refused.
+    Mode {
+        /// Refuse.
+        Enforce = "enforce",
+        /// Refuse nothing.
+        Observe = "observe",
+    }
 }
 
 /// One number a size may not exceed.
@@ -208,7 +258,7 @@ pub struct Limits {
 }
 
 /// A config entry that matches topics and sets limits and an action.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     /// Unique; appears in every refusal.
     pub name: String,
@@ -225,7 +275,7 @@ pub struct Rule {
 }
 
 /// How a rule names topics.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum TopicPattern {
     /// The name itself.
     Exact(String),
@@ -236,7 +286,7 @@ pub enum TopicPattern {
 }
 
 /// Topics whose limits are kept aligned.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Families {
     /// Propose families by the usual names; detected ones only warn.
     pub detect: bool,
@@ -247,7 +297,7 @@ pub struct Families {
 }
 
 /// One main topic with its retry and dead-letter topics.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Family {
     /// The main topic.
     pub main: TopicPattern,
@@ -259,31 +309,51 @@ pub struct Family {
     pub enforce: bool,
 }
 
-/// When batches are decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decode {
-    /// When no cheaper proof decides.
-    WhenNeeded,
-    /// Always.
-    Always,
-    /// Never; no limit may need it.
-    Never,
+labelled! {
+    /// When batches are decoded.
+    Decode {
+        /// When no cheaper proof decides.
+        WhenNeeded = "when_needed",
+        /// Always.
+        Always = "always",
+        /// Never; no limit may need it.
+        Never = "never",
+    }
 }
 
 /// Metrics and logs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Telemetry {
     /// At most so many topic labels; the rest are `_other`.
     pub topics: usize,
     /// One line of text, or one JSON object, per event.
     pub log: LogFormat,
+    /// The least severe events that are logged.
+    pub log_level: LogLevel,
 }
 
-/// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// `key=value` text.
-    Text,
-    /// One JSON object per line.
-    Json,
+labelled! {
+    /// How log lines look.
+    LogFormat {
+        /// `key=value` text.
+        Text = "text",
+        /// One JSON object per line.
+        Json = "json",
+    }
+}
+
+labelled! {
+    /// How severe an event must be to be logged.
+    LogLevel {
+        /// What needs someone now.
+        Error = "error",
+        /// What should be looked at; refusals.
+        Warn = "warn",
+        /// Start, stop, reloads, connections refused.
+        Info = "info",
+        /// Each connection.
+        Debug = "debug",
+        /// Each request.
+        Trace = "trace",
+    }
 }

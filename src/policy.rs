@@ -20,4 +20,5 @@ pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
 pub use rules::{Learned, Policy, TopicPolicy};
 pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};
+pub(crate) use words::labelled;
 pub use words::{Action, Codec, ErrorCode, Gate, Source};

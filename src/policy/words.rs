@@ -38,6 +38,7 @@ macro_rules! labelled {
         }
     };
 }
+pub(crate) use labelled;
 
 labelled! {
     /// A place where a size is compared with a limit.

@@ -1,0 +1,265 @@
+//! What keys say against each other: each right by itself, wrong together.
+//!
+//! Invariant: a [`Config`] in which nothing is found here can be run as it says.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use super::mistakes::{Report, below};
+use super::scalars::size_text;
+use super::{Advertise, BatchLimit, Config, Decode, Family, Limits, TopicPattern};
+
+/// Notes every contradiction in `config`.
+pub(super) fn find(config: &Config, report: &mut Report) {
+    ports(config, report);
+    sizes(config, report);
+    never_decoded(config, report);
+    rules(config, report);
+    families(config, report);
+}
+
+/// Two sockets on one port, or a port that does not exist.
+fn ports(config: &Config, report: &mut Report) {
+    const BIND: &str = "listener.bind";
+    const FIRST: &str = "listener.node_ports.first";
+    const IDS: &str = "listener.node_ports.node_ids";
+    const ADMIN: &str = "admin.bind";
+    let (bind, admin) = (config.listener.bind, config.admin_bind);
+    if clash(bind, admin) {
+        report.contradiction(
+            &[ADMIN, BIND],
+            format!("`{admin}` is taken by `listener.bind: {bind}`"),
+        );
+    }
+    let Advertise::NodePorts {
+        first, node_ids, ..
+    } = &config.listener.advertise
+    else {
+        return;
+    };
+    let (first, count) = (usize::from(*first), node_ids.len());
+    if first == 0 || count == 0 {
+        return;
+    }
+    let last = first + count - 1;
+    if last > usize::from(u16::MAX) {
+        let text = format!(
+            "`{first}` is too high: {count} brokers (node_ids) would reach port {last}, and the last is 65535"
+        );
+        report.contradiction(&[FIRST, IDS, BIND], text);
+        return;
+    }
+    let nodes = first..=last;
+    if nodes.contains(&usize::from(bind.port())) {
+        let text = format!(
+            "`{bind}` is among the ports of the brokers, {first} to {last} (listener.node_ports)"
+        );
+        report.contradiction(&[BIND, FIRST, IDS], text);
+    }
+    // Brokers' ports are on the address of `listener.bind`.
+    let taken = nodes.contains(&usize::from(admin.port()));
+    if taken && clash(SocketAddr::new(bind.ip(), admin.port()), admin) {
+        let text = format!(
+            "`{admin}` is among the ports of the brokers, {first} to {last} (listener.node_ports)"
+        );
+        report.contradiction(&[ADMIN, FIRST, IDS, BIND], text);
+    }
+}
+
+/// Whether two sockets cannot listen at once.
+fn clash(a: SocketAddr, b: SocketAddr) -> bool {
+    let same_ip = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
+    a.port() == b.port() && a.port() != 0 && same_ip
+}
+
+/// Sizes of which one makes another unreachable.
+fn sizes(config: &Config, report: &mut Report) {
+    const FRAME: &str = "listener.frame_bytes";
+    const BUDGET: &str = "memory.budget";
+    let frame = u64::from(config.listener.frame_bytes);
+    if frame > config.memory_budget_bytes {
+        let budget = size_text(config.memory_budget_bytes);
+        let text = format!(
+            "`{}` is more than may be held at once (memory.budget: {budget})",
+            size_text(frame)
+        );
+        report.contradiction(&[FRAME, BUDGET], text);
+    }
+    for (path, limits) in all_limits(config) {
+        if let Some(BatchLimit::Bytes(bytes)) = limits.batch_bytes
+            && bytes > frame
+        {
+            let (bytes, frame) = (size_text(bytes), size_text(frame));
+            let text = format!(
+                "`{bytes}` is never reached: a whole request is at most {frame} (listener.frame_bytes)"
+            );
+            report.contradiction(&[&below(&path, "batch_bytes"), FRAME], text);
+        }
+    }
+}
+
+/// `inspection.decode: never` with limits of what only decoding shows.
+fn never_decoded(config: &Config, report: &mut Report) {
+    if config.decode != Decode::Never {
+        return;
+    }
+    for (path, limits) in all_limits(config) {
+        for (key, set) in [
+            ("uncompressed_bytes", limits.uncompressed_bytes.is_some()),
+            ("record_bytes", limits.record_bytes.is_some()),
+            ("estimate_bytes", limits.estimate_bytes.is_some()),
+            ("key_bytes", limits.key_bytes.is_some()),
+            ("value_bytes", limits.value_bytes.is_some()),
+            ("headers_bytes", limits.headers_bytes.is_some()),
+            ("ratio", limits.ratio.is_some()),
+        ] {
+            if set {
+                report.contradiction(
+                    &[&below(&path, key), "inspection.decode"],
+                    "needs compressed batches to be decoded, but `inspection.decode` is `never`: write `when_needed`, or \
+                     remove this limit",
+                );
+            }
+        }
+    }
+}
+
+/// The `limits` section and each rule's, with their paths.
+fn all_limits(config: &Config) -> impl Iterator<Item = (String, &Limits)> {
+    let rules = config
+        .rules
+        .iter()
+        .enumerate()
+        .map(|(i, rule)| (format!("rules[{i}].limits"), &rule.limits));
+    std::iter::once(("limits".to_owned(), &config.limits)).chain(rules)
+}
+
+/// Names that stand twice, and rules that can never match.
+fn rules(config: &Config, report: &mut Report) {
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    for (i, rule) in config.rules.iter().enumerate() {
+        if let Some(earlier) = names.insert(&rule.name, i) {
+            let place = report.place_of(&format!("rules[{earlier}].name"));
+            let text = format!(
+                "`{}` is the name of an earlier rule ({place}): a refusal could not say which",
+                rule.name
+            );
+            report.contradiction(&[&format!("rules[{i}].name")], text);
+        }
+        let shadow = |pattern: &TopicPattern| {
+            config.rules[..i]
+                .iter()
+                .position(|earlier| earlier.topics.iter().any(|wider| covers(wider, pattern)))
+        };
+        let shadows: Option<Vec<usize>> = rule.topics.iter().map(shadow).collect();
+        if let Some(earlier) = shadows.and_then(|shadows| shadows.into_iter().max()) {
+            let name = &config.rules[earlier].name;
+            let place = report.place_of(&format!("rules[{earlier}]"));
+            let text = format!(
+                "never match: the first rule that matches wins, and `{name}` ({place}) comes first"
+            );
+            report.contradiction(
+                &[
+                    &format!("rules[{i}].topics"),
+                    &format!("rules[{earlier}].topics"),
+                ],
+                text,
+            );
+        }
+    }
+}
+
+/// Whether everything `narrow` matches is surely matched by `wide`.
+fn covers(wide: &TopicPattern, narrow: &TopicPattern) -> bool {
+    match (wide, narrow) {
+        (TopicPattern::Glob(glob), _) if glob.chars().all(|c| c == '*') => true,
+        (wide, TopicPattern::Exact(topic)) => wide.matches(topic),
+        (wide, narrow) => wide == narrow,
+    }
+}
+
+/// Families whose topics are their own relatives, and headroom that leaves nothing.
+fn families(config: &Config, report: &mut Report) {
+    for (i, family) in config.families.members.iter().enumerate() {
+        let path = format!("families.members[{i}]");
+        let earlier = config.families.members[..i]
+            .iter()
+            .position(|earlier| earlier.main == family.main);
+        if let Some(earlier) = earlier {
+            let place = report.place_of(&format!("families.members[{earlier}].main"));
+            let text = format!("`{}` has a family already ({place})", family.main.text());
+            report.contradiction(&[&below(&path, "main")], text);
+        }
+        for (key, members) in [
+            ("retry", &family.retry),
+            ("dead_letter", &family.dead_letter),
+        ] {
+            for (j, member) in members.iter().enumerate() {
+                let path = format!("{path}.{key}[{j}]");
+                if *member == family.main {
+                    report.contradiction(
+                        &[&path],
+                        format!("`{}` is the main topic itself", member.text()),
+                    );
+                } else if family.enforce {
+                    headroom(config, family, member, &path, report);
+                }
+            }
+        }
+    }
+}
+
+/// A member's own limit must leave something when the headroom is taken off: that is the main topic's limit.
+fn headroom(
+    config: &Config,
+    family: &Family,
+    member: &TopicPattern,
+    path: &str,
+    report: &mut Report,
+) {
+    const HEADROOM: &str = "families.headroom";
+    let headroom = config.families.headroom_bytes;
+    let governing = config
+        .rules
+        .iter()
+        .enumerate()
+        .find(|(_, rule)| rule.topics.iter().any(|wide| covers(wide, member)));
+    let Some((i, rule)) = governing else { return };
+    let (own, base) = (&rule.limits, &config.limits);
+    let bytes = |limit: Option<BatchLimit>| match limit {
+        Some(BatchLimit::Bytes(bytes)) => Some(bytes),
+        _ => None,
+    };
+    for (key, limit) in [
+        ("batch_bytes", bytes(own.batch_bytes.or(base.batch_bytes))),
+        (
+            "uncompressed_bytes",
+            own.uncompressed_bytes.or(base.uncompressed_bytes),
+        ),
+        ("record_bytes", own.record_bytes.or(base.record_bytes)),
+        ("estimate_bytes", own.estimate_bytes.or(base.estimate_bytes)),
+        ("headers_bytes", own.headers_bytes.or(base.headers_bytes)),
+    ] {
+        let Some(limit) = limit.filter(|limit| *limit <= headroom) else {
+            continue;
+        };
+        let text = format!(
+            "rule `{}` gives `{}` {key}: {}, and families.headroom ({}) leaves nothing of it for `{}`",
+            rule.name,
+            member.text(),
+            size_text(limit),
+            size_text(headroom),
+            family.main.text()
+        );
+        let own_limits = format!("rules[{i}].limits");
+        report.contradiction(
+            &[
+                path,
+                HEADROOM,
+                &below(&own_limits, key),
+                &below("limits", key),
+            ],
+            text,
+        );
+    }
+}

@@ -1,0 +1,335 @@
+//! What a file may say: every key once, as serde types. [`super::valid`] makes a [`Config`](super::Config) of it.
+//!
+//! Invariant: a key exists if and only if it is a field here.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::de::value::{Error as Stop, StrDeserializer};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, forward_to_deserialize_any};
+
+use super::mistakes::below;
+use super::scalars::{
+    Alignment, Count, HostName, Interval, Line, NodeIds, NodeName, Ratio, RuleName, Scalar, Secret,
+    Share, Size,
+};
+use super::topics::MemberPattern;
+use super::{BatchLimit, Decode, HostPort, LogFormat, LogLevel, Mode, SaslMechanism, TopicPattern};
+use crate::policy::{Action, ErrorCode};
+
+/// Declares a section: a struct whose every field may be left out.
+macro_rules! section {
+    ($($name:ident { $($(#[$meta:meta])* $field:ident: $type:ty),+ $(,)? })+) => {
+        $(#[derive(Default, Deserialize)]
+        #[serde(default)]
+        pub(super) struct $name { $($(#[$meta])* pub(super) $field: $type),+ })+
+    };
+}
+
+section! {
+    RawConfig {
+        cluster: Field<RawCluster>,
+        listener: Field<RawListener>,
+        mode: Key<Mode>,
+        limits: Field<RawLimits>,
+        rules: List<RawRule>,
+        families: Field<RawFamilies>,
+        near_limit: Key<Share>,
+        memory: Field<RawMemory>,
+        inspection: Field<RawInspection>,
+        admin: Field<RawAdmin>,
+        telemetry: Field<RawTelemetry>,
+    }
+    RawCluster {
+        bootstrap_servers: List<Text<HostPort>>,
+        tls: Field<RawClientTls>,
+        admin: Field<RawClusterAdmin>,
+    }
+    RawClientTls {
+        ca_file: Key<PathBuf>,
+        cert_file: Key<PathBuf>,
+        key_file: Key<PathBuf>,
+        server_name: Key<HostName>,
+    }
+    RawClusterAdmin {
+        sasl: Field<RawSasl>,
+        refresh_interval: Key<Interval<100>>,
+    }
+    RawSasl {
+        mechanism: Key<SaslMechanism>,
+        username: Key<Line<1024>>,
+        password: Key<Secret>,
+        password_file: Key<PathBuf>,
+    }
+    RawListener {
+        bind: Key<SocketAddr>,
+        advertised_host: Key<HostName>,
+        node_ports: Field<RawNodePorts>,
+        sni: Field<RawSni>,
+        tls: Field<RawServerTls>,
+        // 1 KiB: below it a client could not even say hello. 2 GiB - 1: the frame's length is a signed int32.
+        frame_bytes: Key<Size<1024, 2_147_483_647>>,
+        max_connections: Key<Count<1, 10_000_000>>,
+        idle_timeout: Key<Interval<100>>,
+    }
+    RawNodePorts {
+        first: Key<u16>,
+        node_ids: List<Text<NodeIds>>,
+    }
+    RawSni {
+        bootstrap: Key<HostName>,
+        node: Key<NodeName>,
+        advertised_port: Key<Count<1, 65_535>>,
+    }
+    RawServerTls {
+        cert_file: Key<PathBuf>,
+        key_file: Key<PathBuf>,
+        client_ca_file: Key<PathBuf>,
+    }
+    RawLimits {
+        batch_bytes: Key<BatchLimit>,
+        uncompressed_bytes: Key<Size<68>>,
+        record_bytes: Key<Size<7>>,
+        estimate_bytes: Key<Size<68>>,
+        key_bytes: Key<Size<1>>,
+        value_bytes: Key<Size<1>>,
+        headers_bytes: Key<Size<1>>,
+        ratio: Key<Ratio>,
+    }
+    RawRule {
+        name: Key<RuleName>,
+        topics: List<Text<TopicPattern>>,
+        limits: Field<RawLimits>,
+        action: Key<Action>,
+        error_code: Key<ErrorCode>,
+        // A refusal is at most 1,024 bytes; half of it is ours.
+        remedy: Key<Line<512>>,
+    }
+    RawFamilies {
+        detect: Key<bool>,
+        headroom: Key<Size<0>>,
+        members: List<RawFamily>,
+    }
+    RawFamily {
+        main: Key<TopicPattern>,
+        retry: List<Text<MemberPattern>>,
+        dead_letter: List<Text<MemberPattern>>,
+        alignment: Key<Alignment>,
+    }
+    RawMemory {
+        budget: Key<Size<1_048_576>>,
+    }
+    RawInspection {
+        decode: Key<Decode>,
+    }
+    RawAdmin {
+        bind: Key<SocketAddr>,
+    }
+    RawTelemetry {
+        topics: Key<Count<0, 1_000_000>>,
+        log: Key<LogFormat>,
+        log_level: Key<LogLevel>,
+    }
+}
+
+/// A key's value.
+#[derive(Default)]
+pub(super) enum Field<T> {
+    /// Nobody wrote it.
+    #[default]
+    Absent,
+    /// Written, and wrong: the report has it.
+    Wrong,
+    /// Written.
+    Given(T),
+}
+
+/// A key with one piece of text.
+pub(super) type Key<T> = Field<Text<T>>;
+/// A key with a list; an entry that is wrong does not take the others with it.
+pub(super) type List<T> = Field<Vec<Field<T>>>;
+
+impl<T> Field<T> {
+    /// The value, if it was written and right.
+    pub(super) fn given(self) -> Option<T> {
+        match self {
+            Self::Given(value) => Some(value),
+            Self::Absent | Self::Wrong => None,
+        }
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+}
+
+impl<T: Default> Field<T> {
+    /// The section, or one in which nothing is written.
+    pub(super) fn section(self) -> T {
+        self.given().unwrap_or_default()
+    }
+}
+
+impl<T> Field<Text<T>> {
+    /// The value, or `default` where none was written (or a wrong one: the config is refused anyway).
+    pub(super) fn or(self, default: T) -> T {
+        self.value().unwrap_or(default)
+    }
+
+    /// The value, if it was written and right.
+    pub(super) fn value(self) -> Option<T> {
+        self.given().map(|text| text.0)
+    }
+}
+
+impl<T> Field<Vec<Field<T>>> {
+    /// The entries that are right.
+    pub(super) fn entries(self) -> Vec<T> {
+        self.given()
+            .into_iter()
+            .flatten()
+            .filter_map(Field::given)
+            .collect()
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Field<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(T::deserialize(deserializer).map_or(Self::Wrong, Self::Given))
+    }
+}
+
+/// A [`Scalar`] as serde reads it.
+pub(super) struct Text<T>(pub(super) T);
+
+impl<'de, T: Scalar> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+
+        impl<T: Scalar> Visitor<'_> for Reader<T> {
+            type Value = Text<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&T::allowed())
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Text<T>, E> {
+                T::read(text).map(Text).map_err(|why| {
+                    let allowed = T::allowed();
+                    if why.is_empty() {
+                        E::custom(format_args!("is not {allowed}"))
+                    } else {
+                        E::custom(format_args!("is not {allowed}: {why}"))
+                    }
+                })
+            }
+        }
+
+        deserializer.deserialize_str(Reader(PhantomData))
+    }
+}
+
+/// Every key there is, dotted, entries of lists as `[]` (`rules[].name`), sections included; in the order of
+/// this file.
+pub fn known_keys() -> Vec<String> {
+    let keys = RefCell::new(Vec::new());
+    // It cannot fail: a `Field` takes every error for itself.
+    let _: Result<RawConfig, Stop> = RawConfig::deserialize(Walk {
+        path: String::new(),
+        keys: &keys,
+    });
+    keys.into_inner()
+}
+
+/// A pretended document in which every key is written, and every list has one entry.
+struct Walk<'a> {
+    path: String,
+    keys: &'a RefCell<Vec<String>>,
+}
+
+impl<'de> Deserializer<'de> for Walk<'_> {
+    type Error = Stop;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Stop> {
+        Err(Stop::custom("a key without keys of its own"))
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        visitor.visit_seq(WalkList {
+            entry: Some(Walk {
+                path: self.path + "[]",
+                keys: self.keys,
+            }),
+        })
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        visitor.visit_map(WalkSection {
+            fields: fields.iter(),
+            field: "",
+            walk: self,
+        })
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+        option unit unit_struct newtype_struct tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+struct WalkList<'a> {
+    entry: Option<Walk<'a>>,
+}
+
+impl<'de> SeqAccess<'de> for WalkList<'_> {
+    type Error = Stop;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Stop> {
+        self.entry
+            .take()
+            .map(|entry| seed.deserialize(entry))
+            .transpose()
+    }
+}
+
+struct WalkSection<'a> {
+    fields: std::slice::Iter<'static, &'static str>,
+    field: &'static str,
+    walk: Walk<'a>,
+}
+
+impl<'de> MapAccess<'de> for WalkSection<'_> {
+    type Error = Stop;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Stop> {
+        let Some(field) = self.fields.next() else {
+            return Ok(None);
+        };
+        self.field = field;
+        seed.deserialize(StrDeserializer::new(field)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Stop> {
+        let path = below(&self.walk.path, self.field);
+        self.walk.keys.borrow_mut().push(path.clone());
+        seed.deserialize(Walk {
+            path,
+            keys: self.walk.keys,
+        })
+    }
+}

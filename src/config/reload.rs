@@ -1,0 +1,99 @@
+//! What a changed configuration may change in a running process, and what needs a restart.
+//!
+//! Invariant: [`Reload::config`] differs from the old configuration in live keys only.
+
+use serde_json::Value;
+
+use super::mistakes::below;
+use super::{Config, Telemetry};
+
+/// What to do with a changed configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reload {
+    /// What is in force from now on: the new live keys, the old others.
+    pub config: Config,
+    /// Dotted keys that changed and are in force now, such as `rules`.
+    pub live: Vec<String>,
+    /// Dotted keys that changed and need a restart, such as `listener.bind`.
+    pub needs_restart: Vec<String>,
+}
+
+/// Keys, with all below them, that a running process takes over. `inspection` is among them because limits
+/// are: a new limit may need a decode that the old value forbids.
+const LIVE: [&str; 7] = [
+    "mode",
+    "limits",
+    "rules",
+    "families",
+    "near_limit",
+    "inspection",
+    "telemetry.log_level",
+];
+
+/// Compares the configuration in force with the one just read.
+pub fn reload(old: &Config, new: &Config) -> Reload {
+    let mut changed = Vec::new();
+    compare(String::new(), &old.to_json(), &new.to_json(), &mut changed);
+    let password = |config: &Config| {
+        config
+            .cluster
+            .admin_sasl
+            .as_ref()
+            .map(|sasl| sasl.password.clone())
+    };
+    if let (Some(old), Some(new)) = (password(old), password(new))
+        && old != new
+    {
+        changed.push("cluster.admin.sasl.password".to_owned());
+    }
+    let (live, needs_restart) = changed.into_iter().partition(|key| is_live(key));
+    Reload {
+        config: merged(old, new),
+        live,
+        needs_restart,
+    }
+}
+
+fn merged(old: &Config, new: &Config) -> Config {
+    Config {
+        cluster: old.cluster.clone(),
+        listener: old.listener.clone(),
+        mode: new.mode,
+        limits: new.limits.clone(),
+        rules: new.rules.clone(),
+        families: new.families.clone(),
+        near_limit: new.near_limit,
+        memory_budget_bytes: old.memory_budget_bytes,
+        decode: new.decode,
+        admin_bind: old.admin_bind,
+        telemetry: Telemetry {
+            log_level: new.telemetry.log_level,
+            ..old.telemetry.clone()
+        },
+    }
+}
+
+fn is_live(key: &str) -> bool {
+    LIVE.iter().any(|live| {
+        key.strip_prefix(live)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
+
+/// The keys whose values differ. Lists differ as a whole: an entry has no name that outlives the change.
+fn compare(path: String, old: &Value, new: &Value, changed: &mut Vec<String>) {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            let added = new.keys().filter(|key| !old.contains_key(*key));
+            for key in old.keys().chain(added) {
+                let (old, new) = (
+                    old.get(key).unwrap_or(&Value::Null),
+                    new.get(key).unwrap_or(&Value::Null),
+                );
+                compare(below(&path, key), old, new, changed);
+            }
+        }
+        (old, new) if old != new => changed.push(path),
+        _ => {}
+    }
+}
