@@ -104,16 +104,6 @@ pub struct HostPort {
     pub port: u16,
 }
 
-impl std::fmt::Display for HostPort {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
-}
-
 /// TLS towards brokers. PEM files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientTls {
