@@ -18,13 +18,15 @@ const VECTORED: usize = 64;
 pub struct Outbox {
     pieces: VecDeque<Bytes>,
     bytes: usize,
+    /// Everything is written, but a TLS stream may still hold some of it.
+    is_flushing: bool,
     lease: Lease,
 }
 
 impl Outbox {
     /// Nothing waits to be written.
     pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.pieces.is_empty() && !self.is_flushing
     }
 
     /// Bytes that wait to be written.
@@ -40,9 +42,11 @@ impl Outbox {
         }
     }
 
-    /// Budget that is given back when everything is written.
+    /// Budget for what is queued: given back when everything is written, at once if nothing is queued.
     pub fn hold(&mut self, lease: Lease) {
-        self.lease.join(lease);
+        if !self.is_empty() {
+            self.lease.join(lease);
+        }
     }
 
     /// Writes until the queue is empty or the peer takes no more.
@@ -63,7 +67,10 @@ impl Outbox {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.advance(written);
+            self.is_flushing = true;
         }
+        ready!(Pin::new(&mut *to).poll_flush(cx))?;
+        self.is_flushing = false;
         if self.pieces.capacity() > VECTORED {
             self.pieces = VecDeque::new();
         }

@@ -227,13 +227,14 @@ impl Session {
             return close;
         }
         let Session { to_client, to_upstream, client, upstream, .. } = self;
+        let is_sound = !matches!(close, Close::MalformedAnswer(_) | Close::Upstream(_));
         let flush = async {
             if let (Upstream::Open(stream), false) = (&mut *upstream, to_upstream.is_empty()) {
                 let _ = std::future::poll_fn(|cx| to_upstream.poll_write(stream, cx)).await;
             }
             let _ = std::future::poll_fn(|cx| to_client.poll_write(client, cx)).await;
             let _ = std::future::poll_fn(|cx| Pin::new(&mut *client).poll_shutdown(cx)).await;
-            if let Upstream::Open(stream) = upstream {
+            if let (Upstream::Open(stream), true) = (upstream, is_sound) {
                 let _ = std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx)).await;
                 // Unread answers would turn the close into a reset, and a reset can overtake what was sent.
                 let _ = tokio::io::copy(stream, &mut tokio::io::sink()).await;

@@ -39,6 +39,9 @@ const STALE: Duration = Duration::from_secs(5);
 /// Bytes behind a batch that the broker accepts and does not store (`RecordBatch.HEADER_SIZE_UP_TO_MAGIC` − 1).
 const TRAILING_BYTES: usize = 16;
 
+/// Partitions for which a session keeps room between requests.
+const KEPT_PARTITIONS: usize = 256;
+
 /// Records flagged in one `record_errors`: the count is the peer's own claim.
 const MOST_FLAGGED: i32 = 65_536;
 
@@ -116,6 +119,17 @@ enum Outcome {
     Answer(i16, &'static str),
 }
 
+impl Outcome {
+    /// The partition is answered here.
+    fn is_refused(&self) -> bool {
+        match self {
+            Self::Pass | Self::SpoilsRequest | Self::Within(..) => false,
+            Self::Over(topic, ..) => topic.policy.action != Action::Observe,
+            Self::Answer(..) => true,
+        }
+    }
+}
+
 /// Judges the requests of one session.
 pub struct Judge {
     shared: Arc<Shared>,
@@ -141,6 +155,14 @@ impl Judge {
     /// The request last weighed.
     pub const fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Gives back the memory of an unusually large request.
+    pub fn release(&mut self) {
+        if self.layout.partitions.capacity() > KEPT_PARTITIONS {
+            self.layout = Layout::default();
+            self.weighed = Vec::new();
+        }
     }
 
     /// The `client_id` of the request last weighed.
@@ -265,34 +287,37 @@ impl Judge {
     /// Counts, logs and refuses what [`Judge::weigh`] found.
     pub fn settle(&mut self, frame: &[u8], client: &ClientInfo) -> Verdict {
         let mut verdict = Verdict::default();
-        let all = self.layout.partitions.len();
+        let mut weighed = std::mem::take(&mut self.weighed);
+        let is_whole = weighed.len() == self.layout.partitions.len()
+            && !weighed.iter().any(|weighed| weighed.outcome.is_refused())
+            && !self.has_repeated_topics(frame);
         let mut kept: Vec<(usize, usize)> = Vec::new();
-        for weighed in std::mem::take(&mut self.weighed) {
-            let partition = self.layout.partitions[weighed.partition_entry].index;
-            let topic_entry = weighed.topic_entry;
-            match weighed.outcome {
-                Outcome::Pass | Outcome::SpoilsRequest => kept.push((topic_entry, weighed.partition_entry)),
+        for Weighed { topic_entry, partition_entry, outcome } in weighed.drain(..) {
+            let partition = self.layout.partitions[partition_entry].index;
+            let result = match outcome {
+                Outcome::Pass | Outcome::SpoilsRequest => None,
                 Outcome::Within(topic, header, facts) => {
                     count_forwarded(&topic, &header, &facts);
-                    kept.push((topic_entry, weighed.partition_entry));
                     verdict.sent.push(Sent { topic, partition, facts });
+                    None
                 }
                 Outcome::Over(topic, header, facts, violation) if topic.policy.action == Action::Observe => {
                     self.observe(&topic, &header, facts, violation, partition, client);
-                    kept.push((topic_entry, weighed.partition_entry));
                     verdict.sent.push(Sent { topic, partition, facts });
+                    None
                 }
                 Outcome::Over(topic, header, facts, violation) => {
-                    let result = self.refuse(&topic, &header, facts, violation, partition, client);
-                    verdict.refused.push(Refused { topic_key: self.encoded_key(frame, topic_entry), result });
+                    Some(self.refuse(&topic, &header, facts, violation, partition, client))
                 }
-                Outcome::Answer(code, text) => {
-                    let result = PartitionResult::refused(partition, code, text.to_owned(), Vec::new());
-                    verdict.refused.push(Refused { topic_key: self.encoded_key(frame, topic_entry), result });
-                }
+                Outcome::Answer(code, text) => Some(PartitionResult::refused(partition, code, text.to_owned(), Vec::new())),
+            };
+            match result {
+                Some(result) => verdict.refused.push(Refused { topic_key: self.encoded_key(frame, topic_entry), result }),
+                None if !is_whole => kept.push((topic_entry, partition_entry)),
+                None => {}
             }
         }
-        let is_whole = kept.len() == all && !self.has_repeated_topics(frame);
+        self.weighed = weighed;
         if !is_whole {
             verdict.kept = Some(self.grouped(frame, &kept));
         }

@@ -80,42 +80,43 @@ fn walker(kind: TailKind, version: i16, frame_bytes: usize) -> Walker {
 }
 
 impl Session {
-    /// Moves what can be moved. `Ok(true)` when anything was.
+    /// Moves what can be moved, one read at most. `Ok(true)` when anything was.
     pub(super) fn poll_answers(&mut self, cx: &mut Context<'_>) -> Result<bool, Close> {
-        let mut moved = false;
-        loop {
-            self.place_made();
-            if !self.to_client.is_empty() {
-                match self.to_client.poll_write(&mut self.client, cx) {
-                    Poll::Pending => return Ok(moved),
-                    Poll::Ready(Err(error)) => return Err(Close::Downstream(error)),
-                    Poll::Ready(Ok(())) => moved = true,
-                }
-            }
-            let Upstream::Open(upstream) = &mut self.upstream else { return Ok(moved) };
-            if let Intake::Hold { frame, frame_bytes, .. } = &mut self.answers.intake {
+        self.place_made();
+        let had_answers = !self.to_client.is_empty();
+        if had_answers && self.poll_write_client(cx)?.is_pending() {
+            return Ok(false);
+        }
+        let Upstream::Open(upstream) = &mut self.upstream else { return Ok(had_answers) };
+        let read = match &mut self.answers.intake {
+            Intake::Hold { frame, frame_bytes, .. } => {
                 let need = *frame_bytes - frame.len();
-                match poll_read_rest(upstream, cx, frame, need) {
-                    Poll::Pending => return Ok(moved),
-                    Poll::Ready(Err(error)) => return Err(Close::Upstream(error)),
-                    Poll::Ready(Ok(0)) => return Err(Close::ByBroker),
-                    Poll::Ready(Ok(_)) => self.last_traffic = Instant::now(),
-                }
-                self.held_more().map_err(Close::MalformedAnswer)?;
-            } else {
-                match poll_read_chunk(upstream, cx, self.shared.budget.is_short()) {
-                    Poll::Pending => return Ok(moved),
-                    Poll::Ready(Err(error)) => return Err(Close::Upstream(error)),
-                    Poll::Ready(Ok(chunk)) if chunk.is_empty() => return Err(Close::ByBroker),
-                    Poll::Ready(Ok(chunk)) => self.answers.rest = chunk,
-                }
-                self.last_traffic = Instant::now();
-                self.consume_answers().map_err(Close::MalformedAnswer)?;
-                if !self.to_client.is_empty() && self.to_client.poll_write(&mut self.client, cx).map_err(Close::Downstream)?.is_pending() {
-                    self.to_client.hold(self.shared.budget.charge(CHUNK_BYTES));
-                }
+                poll_read_rest(upstream, cx, frame, need)
             }
-            moved = true;
+            _ => poll_read_chunk(upstream, cx, self.shared.budget.is_short()).map_ok(|chunk| {
+                self.answers.rest = chunk;
+                self.answers.rest.len()
+            }),
+        };
+        match read {
+            Poll::Pending => return Ok(had_answers),
+            Poll::Ready(Err(error)) => return Err(Close::Upstream(error)),
+            Poll::Ready(Ok(0)) => return Err(Close::ByBroker),
+            Poll::Ready(Ok(_)) => self.last_traffic = Instant::now(),
+        }
+        let consumed = if self.answers.rest.is_empty() { self.held_more() } else { self.consume_answers() };
+        consumed.map_err(Close::MalformedAnswer)?;
+        if !self.to_client.is_empty() && self.poll_write_client(cx)?.is_pending() {
+            self.to_client.hold(self.shared.budget.charge(CHUNK_BYTES));
+        }
+        Ok(true)
+    }
+
+    fn poll_write_client(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Close> {
+        match self.to_client.poll_write(&mut self.client, cx) {
+            Poll::Pending => Ok(Poll::Pending),
+            Poll::Ready(Ok(())) => Ok(Poll::Ready(())),
+            Poll::Ready(Err(error)) => Err(Close::Downstream(error)),
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Requests {
     intake: Intake,
     /// Arrived, not yet looked at: only while something is waited for.
     rest: Bytes,
+    /// For the buffer that `rest` keeps.
+    rest_lease: Lease,
     waiting: Option<Waiting>,
     /// No more requests are read, and why.
     pub ended: Option<Close>,
@@ -84,32 +86,21 @@ impl Requests {
 }
 
 impl Session {
-    /// Moves what can be moved. `Ok(true)` when anything was.
+    /// Moves what can be moved, one read at most: the answers have their turn too. `Ok(true)` when anything was.
     pub(super) fn poll_requests(&mut self, cx: &mut Context<'_>) -> Result<bool, Close> {
         let mut moved = false;
-        loop {
-            if !self.to_upstream.is_empty() {
-                match self.poll_write_upstream(cx)? {
-                    Poll::Pending => return Ok(moved),
-                    Poll::Ready(()) => moved = true,
-                }
+        if !self.to_upstream.is_empty() {
+            if self.poll_write_upstream(cx)?.is_pending() {
+                return Ok(false);
             }
-            match self.poll_waiting(cx)? {
-                Poll::Pending => return Ok(moved),
-                Poll::Ready(true) => {
-                    moved = true;
-                    continue;
-                }
-                Poll::Ready(false) => {}
-            }
-            if !self.may_read() {
-                return Ok(moved);
-            }
-            match self.poll_read_client(cx)? {
-                Poll::Pending => return Ok(moved),
-                Poll::Ready(()) => moved = true,
-            }
+            moved = true;
         }
+        match self.poll_waiting(cx)? {
+            Poll::Pending => return Ok(moved),
+            Poll::Ready(true) => return Ok(true),
+            Poll::Ready(false) => {}
+        }
+        Ok((self.may_read() && self.poll_read_client(cx)?.is_ready()) || moved)
     }
 
     /// No request is read while the client owes too much reading, or after its last one.
@@ -193,9 +184,11 @@ impl Session {
                 self.requests.rest = chunk;
                 self.consume()?;
                 // Written at once, most chunks are gone before anybody needs to account for them.
-                let written = self.to_upstream.is_empty() || self.poll_write_upstream(cx)?.is_ready();
-                if !written || !self.requests.rest.is_empty() {
+                if !self.to_upstream.is_empty() && self.poll_write_upstream(cx)?.is_pending() {
                     self.to_upstream.hold(self.shared.budget.charge(CHUNK_BYTES));
+                }
+                if !self.requests.rest.is_empty() {
+                    self.requests.rest_lease = self.shared.budget.charge(CHUNK_BYTES);
                 }
                 Ok(Poll::Ready(()))
             }
@@ -240,6 +233,9 @@ impl Session {
                     }
                 }
             }
+        }
+        if self.requests.rest.is_empty() {
+            self.requests.rest_lease = Lease::default();
         }
         Ok(())
     }
@@ -337,10 +333,15 @@ impl Session {
 
     fn plan_oversized(&self, head: &FrameHead) -> Result<Plan, Close> {
         let FrameHead { api_key, request_bytes, .. } = *head;
-        let is_produce = api_key == api::PRODUCE && (0..=13).contains(&head.api_version);
+        let is_produce = api_key == api::PRODUCE && api::highest_version(api_key).is_some_and(|highest| (0..=highest).contains(&head.api_version));
         match api::foreign_protocol(request_bytes.to_be_bytes()) {
             Some(protocol) if !self.requests.is_kafka => Err(Close::Foreign(protocol)),
             _ if !is_produce => Err(Close::FrameTooLarge { api_key, request_bytes }),
+            _ if self.shared.policy.load().observes() => {
+                self.shared.metrics.frames_refused("observed");
+                tracing::warn!(client = %self.who.address, request_bytes, limit_bytes = self.shared.frame_bytes, "a Produce above listener.frame_bytes would be refused; it passes unmeasured");
+                Ok(Plan::Pass)
+            }
             _ => Ok(Plan::Drain),
         }
     }
@@ -377,8 +378,8 @@ impl Session {
         match head.api_key {
             api::PRODUCE => self.on_produce(head, frame, lease, Asked::default()),
             _ => {
-                self.to_upstream.hold(lease);
                 self.on_api_versions(head, frame);
+                self.to_upstream.hold(lease);
                 Ok(())
             }
         }
@@ -409,8 +410,9 @@ impl Session {
             Ok(None) => {
                 self.who.learn_client_id(self.judge.client_id(&frame));
                 let verdict = self.judge.settle(&frame, &self.who);
-                self.to_upstream.hold(lease);
                 self.carry_out(head, frame, verdict);
+                self.to_upstream.hold(lease);
+                self.judge.release();
                 self.shared.metrics.proxy_seconds(api::PRODUCE).observe(begun.elapsed().as_secs_f64());
             }
         }
