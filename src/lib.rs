@@ -8,4 +8,5 @@
 pub mod batch;
 pub mod config;
 pub mod policy;
+pub mod telemetry;
 pub mod wire;
