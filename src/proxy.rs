@@ -29,6 +29,7 @@ use crate::cluster::Cluster;
 use crate::config::HostPort;
 use crate::net::{Acceptor, Connector};
 use crate::policy::Policy;
+use crate::telemetry::log::RefusalLog;
 use crate::telemetry::{Metrics, Refusals};
 use crate::wire::api_versions::ClientSoftware;
 
@@ -52,6 +53,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// The last refusals.
     pub refusals: Arc<Refusals>,
+    /// A line for each refusal; repeated ones counted.
+    pub refusal_log: Arc<RefusalLog>,
     /// The frame gate's limit.
     pub frame_bytes: u32,
     /// A connection without traffic for this long is closed.

@@ -96,10 +96,13 @@ fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
     let connector = Connector::new(&config.cluster).map_err(|e| in_words(&e))?;
     let acceptor = Acceptor::new(config.listener.tls.as_ref()).map_err(|e| in_words(&e))?;
     let policy = Policy::compile(config).map_err(|e| in_words(&e))?;
-    let metrics = Arc::new(Metrics::new(&config.telemetry));
+    let metrics = Metrics::new(config.telemetry.topics);
     let cluster = Cluster::new(config, connector.clone());
     let budget_bytes = usize::try_from(config.memory_budget_bytes).unwrap_or(usize::MAX);
     metrics.memory_budget_bytes.set(i64::try_from(budget_bytes).unwrap_or(i64::MAX));
+    let budget = Budget::new(budget_bytes, metrics.memory_waits.clone());
+    let held = Arc::clone(&budget);
+    metrics.watch_held_bytes(move || held.held_bytes() as u64).map_err(|e| in_words(&e))?;
     Ok(Arc::new(Shared {
         policy: ArcSwap::from_pointee(policy),
         book: Book::new(config.listener.advertise.clone(), cluster.clone()),
@@ -107,8 +110,9 @@ fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         bootstrap_servers: config.cluster.bootstrap_servers.clone(),
         connector,
         acceptor,
-        budget: Budget::new(budget_bytes, metrics.held_bytes.clone(), metrics.memory_waits.clone()),
-        refusals: Arc::new(Refusals::default()),
+        budget,
+        refusals: Arc::default(),
+        refusal_log: Arc::default(),
         metrics,
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use prometheus::{IntCounter, IntGauge};
+use prometheus::IntCounter;
 
 /// The budget. Cheap to share.
 #[derive(Debug)]
@@ -23,7 +23,6 @@ pub struct Budget {
     /// Length of `queue`, to be read without its lock.
     waiting: AtomicUsize,
     queue: Mutex<VecDeque<SharedTurn>>,
-    held_bytes: IntGauge,
     waits: IntCounter,
 }
 
@@ -46,17 +45,21 @@ enum TurnState {
 }
 
 impl Budget {
-    /// A budget of `limit` bytes that tells two metrics what it holds and how often somebody waited.
-    pub fn new(limit: usize, held_bytes: IntGauge, waits: IntCounter) -> Arc<Self> {
+    /// A budget of `limit` bytes that counts how often somebody waited.
+    pub fn new(limit: usize, waits: IntCounter) -> Arc<Self> {
         Arc::new(Self {
             limit,
             used: AtomicUsize::new(0),
             frames: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             queue: Mutex::new(VecDeque::new()),
-            held_bytes,
             waits,
         })
+    }
+
+    /// Bytes held now.
+    pub fn held_bytes(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// Sessions wait, or soon will: read in small steps.
@@ -71,7 +74,7 @@ impl Budget {
 
     /// Spends bytes that are already here, over the budget if need be.
     pub fn charge(self: &Arc<Self>, bytes: usize) -> Lease {
-        self.take(bytes);
+        self.used.fetch_add(bytes, Ordering::SeqCst);
         Lease { budget: Some(Arc::clone(self)), bytes, frames: 0 }
     }
 
@@ -101,19 +104,12 @@ impl Budget {
             return false;
         }
         self.frames.fetch_add(1, Ordering::SeqCst);
-        self.held_bytes.add(as_i64(bytes));
         true
-    }
-
-    fn take(&self, bytes: usize) {
-        self.used.fetch_add(bytes, Ordering::SeqCst);
-        self.held_bytes.add(as_i64(bytes));
     }
 
     fn give_back(&self, bytes: usize, frames: usize) {
         self.used.fetch_sub(bytes, Ordering::SeqCst);
         self.frames.fetch_sub(frames, Ordering::SeqCst);
-        self.held_bytes.sub(as_i64(bytes));
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.let_in();
         }
@@ -143,10 +139,6 @@ impl Budget {
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<SharedTurn>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn as_i64(bytes: usize) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 /// Bytes spent; dropping it gives them back.

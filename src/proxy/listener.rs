@@ -71,6 +71,7 @@ async fn accept(socket: TcpListener, route: Route, shared: Arc<Shared>, bound: A
         match accepted {
             Ok((stream, address)) if bound.sessions.len() >= bound.max_connections => {
                 drop(stream);
+                shared.metrics.connection_opened();
                 shared.metrics.connection_closed("too_many");
                 tracing::warn!(client = %address, max_connections = bound.max_connections, "connection refused: listener.max_connections are open");
             }

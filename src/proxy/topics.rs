@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::Shared;
 use crate::cluster;
 use crate::policy::{Learned, Policy, TopicPolicy};
-use crate::telemetry::TopicMetrics;
+use crate::telemetry::{self, TopicMetrics};
 use crate::wire::produce::TopicKey;
 
 /// Topics remembered by one session; beyond it the memory starts anew.
@@ -126,7 +126,7 @@ impl TopicCache {
             None => shared.policy.load().for_topic(name),
         };
         // Only topics that exist get labels of their own: anybody can invent names.
-        let metrics = shared.metrics.topic(known.as_ref().map_or("_other", |known| &known.name));
+        let metrics = shared.metrics.topic(known.as_ref().map_or(telemetry::OTHER, |known| &known.name));
         Arc::new(TopicHandle { name: name.into(), policy, metrics, known })
     }
 }

@@ -370,6 +370,9 @@ impl Judge {
         };
         let flagged = flagged_records(error_code, is_loop, header, &violation, client);
         topic.metrics.refused.inc();
+        if is_loop {
+            topic.metrics.loops.inc();
+        }
         topic.metrics.violation(violation.limit.gate, violation.limit.source, Action::Reject);
         let refusal = self.shared.refusal(topic, facts, violation, partition, Blame::Sizegate);
         self.shared.report(&refusal, error_code, is_loop, client);
@@ -436,12 +439,8 @@ fn count_forwarded(topic: &TopicHandle, header: &BatchHeader, facts: &BatchFacts
 }
 
 fn count_measures(topic: &TopicHandle, header: &BatchHeader, facts: &BatchFacts) {
-    topic.metrics.wire_bytes.observe(facts.wire_bytes as f64);
     if let Some(codec) = facts.codec {
-        let by_codec = topic.metrics.codec(codec);
-        by_codec.batches.inc();
-        by_codec.wire_bytes.inc_by(facts.wire_bytes);
-        by_codec.records.inc_by(u64::from(header.records_count.max(0).unsigned_abs()));
+        topic.metrics.batch(codec, facts.wire_bytes, u64::from(header.records_count.max(0).unsigned_abs()));
     }
 }
 

@@ -110,3 +110,10 @@ pub fn foreign_protocol(first: [u8; 4]) -> Option<&'static str> {
 pub fn client_id<'a>(r: &mut Reader<'a>) -> Result<Option<&'a [u8]>, Malformed> {
     r.string(false, "client_id")
 }
+
+/// The client id of a whole request frame; `None` where there is none.
+pub fn frame_client_id(frame: &[u8]) -> Option<&[u8]> {
+    let r = &mut Reader::new(frame);
+    r.take(HEAD_BYTES, "request_header").ok()?;
+    client_id(r).ok()?
+}

@@ -130,8 +130,8 @@ impl Session {
     }
 
     fn answered(&self, expected: &Expected) {
-        let seconds = self.last_traffic.saturating_duration_since(expected.since).as_secs_f64();
-        self.shared.metrics.request_seconds(expected.api_key).observe(seconds);
+        let took = self.last_traffic.saturating_duration_since(expected.since);
+        self.shared.metrics.request_seconds(expected.api_key).observe(took);
     }
 
     fn consume_answers(&mut self) -> Result<(), Malformed> {

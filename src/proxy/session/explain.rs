@@ -10,6 +10,7 @@ use crate::proxy::oversized::Oversized;
 use crate::proxy::report::printable;
 use crate::proxy::topics::TopicHandle;
 use crate::proxy::verdict::{CURRENT, INVALID_RECORD, MESSAGE_TOO_LARGE, Refused, Sent};
+use crate::telemetry;
 use crate::wire::Malformed;
 use crate::wire::produce::{self, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, ProduceAnswer};
@@ -36,7 +37,7 @@ impl Session {
             let violation = Violation { limit, size: Size::Exact(u64::from(request_bytes)), record: None };
             let topic = self.topic_name(&topic_key, version);
             let known = self.shared.cluster.topic(&topic);
-            let metrics = self.shared.metrics.topic(known.as_ref().map_or("_other", |known| &known.name));
+            let metrics = self.shared.metrics.topic(known.as_ref().map_or(telemetry::OTHER, |known| &known.name));
             metrics.violation(Gate::Frame, Source::Rule, Action::Reject);
             let place = Place { topic: topic.into(), partition };
             let refusal = Refusal::new(self.shared.next_refusal_id(), Blame::Sizegate, place, violation, None, None);

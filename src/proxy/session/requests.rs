@@ -15,6 +15,7 @@ use crate::proxy::budget::{Admission, Lease};
 use crate::proxy::ledger::{Answer, Expected, Produced};
 use crate::proxy::oversized::Oversized;
 use crate::proxy::verdict::{Asked, Verdict, by_topic};
+use crate::telemetry::ClientConnection;
 use crate::wire::api::{self, FrameHead, HEAD_BYTES, PREFIX_BYTES};
 use crate::wire::produce::Piece;
 use crate::wire::produce_answer::ProduceAnswer;
@@ -34,6 +35,8 @@ pub struct Requests {
     waiting: Option<Waiting>,
     /// No more requests are read, and why.
     pub ended: Option<Close>,
+    /// The connection is counted under its client's software.
+    counted: Option<ClientConnection>,
     /// The first bytes of the connection were Kafka's.
     is_kafka: bool,
     /// The client authenticates with bare tokens (SaslHandshake version 0).
@@ -388,7 +391,10 @@ impl Session {
     fn on_api_versions(&mut self, head: FrameHead, frame: Bytes) {
         match api_versions::client_software(&frame, head.api_version) {
             Ok(Some(software)) => {
-                self.shared.metrics.client_software(&software.name, &software.version);
+                self.who.learn_client_id(api::frame_client_id(&frame));
+                let client_id = self.who.client_id.as_deref().unwrap_or_default();
+                let connection = self.shared.metrics.client_software(&software.name, &software.version, client_id);
+                self.requests.counted = Some(connection);
                 self.who.software = Some(software);
             }
             Ok(None) => {}
@@ -413,7 +419,7 @@ impl Session {
                 self.carry_out(head, frame, verdict);
                 self.to_upstream.hold(lease);
                 self.judge.release();
-                self.shared.metrics.proxy_seconds(api::PRODUCE).observe(begun.elapsed().as_secs_f64());
+                self.shared.metrics.proxy_seconds(api::PRODUCE).observe(begun.elapsed());
             }
         }
         Ok(())

@@ -1,0 +1,23 @@
+//! What the proxy tells of itself: metrics, the last refusals, logs.
+//!
+//! Invariants: counting a batch takes no lock and no lookup ([`TopicMetrics`] is resolved once); nothing here grows
+//! with what clients send (topics, software names, refusals and repeated log lines are all bounded); no record
+//! content and no key ever gets here.
+
+mod cells;
+mod clients;
+mod families;
+mod kafka_names;
+pub mod log;
+mod metrics;
+mod refusals;
+mod timestamp;
+mod topic;
+
+pub use cells::{Counter, SizeHistogram, TimeHistogram};
+pub use clients::{ClientConnection, ClientView, Clients};
+pub use kafka_names::{api_name, error_name};
+pub use metrics::Metrics;
+pub use refusals::{RefusalQuery, RefusalRecord, Refusals};
+pub use timestamp::rfc3339;
+pub use topic::{CodecMetrics, LastSizes, OTHER, TopicMetrics};

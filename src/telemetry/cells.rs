@@ -1,0 +1,257 @@
+//! The atomics that the data path counts in: plain integers, no floats, no compare-and-swap loop.
+//!
+//! Why not the `prometheus` crate's types here: a topic's series must appear only once used and vanish with the
+//! topic, and a histogram of integers costs a third of its float histogram (`benches/telemetry.rs`).
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Bytes: powers of two from 256 B to 1 GiB, and 1,048,588 (the broker's default `message.max.bytes`) beside
+/// 1,048,576, so that what fits a default broker is told from what does not.
+const SIZE_BOUNDS_BYTES: &[u64] = &[
+    1 << 8,
+    1 << 9,
+    1 << 10,
+    1 << 11,
+    1 << 12,
+    1 << 13,
+    1 << 14,
+    1 << 15,
+    1 << 16,
+    1 << 17,
+    1 << 18,
+    1 << 19,
+    1 << 20,
+    1_048_588,
+    1 << 21,
+    1 << 22,
+    1 << 23,
+    1 << 24,
+    1 << 25,
+    1 << 26,
+    1 << 27,
+    1 << 28,
+    1 << 29,
+    1 << 30,
+];
+
+/// Nanoseconds: 10 µs (a hop's own share) to 30 s (a broker that is stuck).
+const TIME_BOUNDS_NANOS: &[u64] = &[
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+    30_000_000_000,
+];
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds one.
+    pub fn inc(&self) {
+        self.inc_by(1);
+    }
+
+    /// Adds `n`.
+    pub fn inc_by(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// The value now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// How many sizes fell below each bound. Shapes: bounds in bytes, inclusive above.
+#[derive(Debug)]
+pub struct SizeHistogram {
+    buckets: Buckets,
+    last: AtomicU64,
+}
+
+impl Default for SizeHistogram {
+    fn default() -> Self {
+        Self {
+            buckets: Buckets::new(SIZE_BOUNDS_BYTES),
+            last: AtomicU64::new(0),
+        }
+    }
+}
+
+impl SizeHistogram {
+    /// Counts one size.
+    pub fn observe(&self, bytes: u64) {
+        self.buckets.add(bytes);
+        self.last.store(bytes, Relaxed);
+    }
+
+    /// The size counted last; `None` before the first.
+    pub fn last(&self) -> Option<u64> {
+        match self.last.load(Relaxed) {
+            0 => None,
+            bytes => Some(bytes),
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.buckets.snapshot(1.0)
+    }
+}
+
+/// How many durations fell below each bound.
+#[derive(Debug)]
+pub struct TimeHistogram(Buckets);
+
+impl Default for TimeHistogram {
+    fn default() -> Self {
+        Self(Buckets::new(TIME_BOUNDS_NANOS))
+    }
+}
+
+impl TimeHistogram {
+    /// Counts one duration.
+    pub fn observe(&self, took: Duration) {
+        self.0
+            .add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.0.snapshot(1e9)
+    }
+}
+
+/// A histogram at one moment, in base units (bytes or seconds).
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Snapshot {
+    /// Upper bound and how many were at most that, without `+Inf`.
+    pub cumulative: Vec<(f64, u64)>,
+    /// All that were counted.
+    pub count: u64,
+    /// Their sum.
+    pub sum: f64,
+}
+
+#[derive(Debug)]
+struct Buckets {
+    bounds: &'static [u64],
+    /// One for each bound, and one for what is above the last.
+    counts: Box<[AtomicU64]>,
+    sum: AtomicU64,
+}
+
+impl Buckets {
+    fn new(bounds: &'static [u64]) -> Self {
+        Self {
+            bounds,
+            counts: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(),
+            sum: AtomicU64::new(0),
+        }
+    }
+
+    fn add(&self, value: u64) {
+        let bucket = self.bounds.partition_point(|&bound| bound < value);
+        self.counts[bucket].fetch_add(1, Relaxed);
+        self.sum.fetch_add(value, Relaxed);
+    }
+
+    /// The count is taken from the buckets, so that `_count` and `le="+Inf"` agree whatever is counted meanwhile.
+    fn snapshot(&self, units_per_base: f64) -> Snapshot {
+        let mut count = 0;
+        let cumulative = self
+            .bounds
+            .iter()
+            .zip(&self.counts)
+            .map(|(&bound, bucket)| {
+                count += bucket.load(Relaxed);
+                (bound as f64 / units_per_base, count)
+            })
+            .collect();
+        count += self.counts[self.bounds.len()].load(Relaxed);
+        Snapshot {
+            cumulative,
+            count,
+            sum: self.sum.load(Relaxed) as f64 / units_per_base,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bucket_of(bytes: u64) -> f64 {
+        let histogram = SizeHistogram::default();
+        histogram.observe(bytes);
+        let snapshot = histogram.snapshot();
+        assert_eq!(snapshot.count, 1);
+        snapshot
+            .cumulative
+            .iter()
+            .find(|(_, count)| *count == 1)
+            .map_or(f64::INFINITY, |(bound, _)| *bound)
+    }
+
+    #[test]
+    fn one_mebibyte_and_the_brokers_default_limit_are_told_apart() {
+        assert_eq!(bucket_of(1_048_575), 1_048_576.0);
+        assert_eq!(bucket_of(1_048_576), 1_048_576.0);
+        assert_eq!(bucket_of(1_048_577), 1_048_588.0);
+        assert_eq!(bucket_of(1_048_588), 1_048_588.0);
+        assert_eq!(bucket_of(1_048_589), 2_097_152.0);
+    }
+
+    #[test]
+    fn sizes_beyond_every_bound_are_counted() {
+        assert_eq!(bucket_of(0), 256.0);
+        assert_eq!(bucket_of(256), 256.0);
+        assert_eq!(bucket_of(257), 512.0);
+        assert_eq!(bucket_of(1 << 30), 1_073_741_824.0);
+        assert_eq!(bucket_of((1 << 30) + 1), f64::INFINITY);
+        assert_eq!(bucket_of(u64::MAX), f64::INFINITY);
+    }
+
+    #[test]
+    fn every_bound_is_above_the_one_before() {
+        for bounds in [SIZE_BOUNDS_BYTES, TIME_BOUNDS_NANOS] {
+            assert!(bounds.is_sorted_by(|a, b| a < b));
+        }
+    }
+
+    #[test]
+    fn durations_come_out_in_seconds() {
+        let histogram = TimeHistogram::default();
+        histogram.observe(Duration::from_micros(10));
+        histogram.observe(Duration::from_millis(1500));
+        let snapshot = histogram.snapshot();
+        assert_eq!(snapshot.cumulative[0], (0.00001, 1));
+        assert_eq!(snapshot.cumulative[16], (2.5, 2));
+        assert_eq!((snapshot.count, snapshot.sum), (2, 1.50001));
+    }
+
+    #[test]
+    fn the_last_size_is_known_only_after_the_first() {
+        let histogram = SizeHistogram::default();
+        assert_eq!(histogram.last(), None);
+        histogram.observe(7);
+        histogram.observe(5);
+        assert_eq!(histogram.last(), Some(5));
+    }
+}

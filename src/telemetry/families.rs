@@ -1,0 +1,419 @@
+//! The families that are read from our own cells at each scrape: everything by topic, by API and by codec.
+//!
+//! Invariant: what is not counted yet has no series, and a family's name, help and labels stand in one place.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{self, MetricFamily, MetricType};
+
+use super::cells::{Counter, Snapshot, TimeHistogram};
+use super::kafka_names::{API_COUNT, api_name};
+use super::topic::{CodecMetrics, TopicMetrics, Topics};
+use crate::policy::{Codec, Gate};
+
+/// How the sizes of a batch were found; the labels of `inspection_total`. The last stands for any other word.
+const PROOFS: [&str; 6] = ["header", "bound", "walk", "decode", "sampled", "other"];
+
+/// Name, help, labels in the order of their values.
+type Spec = (&'static str, &'static str, &'static [&'static str]);
+
+const PRODUCE_BATCHES: Spec = (
+    "produce_batches_total",
+    "Record batches that producers sent, by what became of them: forwarded, refused, observed (forwarded although \
+     enforcing would have refused them), offloaded (values put into the object store).",
+    &["topic", "verdict"],
+);
+const VIOLATIONS: Spec = (
+    "violations_total",
+    "Sizes above a limit, by gate, by where the limit comes from, and by what was done about it. One batch may break \
+     several limits.",
+    &["topic", "gate", "source", "action"],
+);
+const NEAR_LIMIT: Spec = (
+    "near_limit_total",
+    "Sizes within a limit but above the share of it that near_limit in the configuration sets (0.8 by default).",
+    &["topic", "gate"],
+);
+const LIMIT_BYTES: Spec = (
+    "limit_bytes",
+    "The limit in force for a gate, in bytes, and where it comes from.",
+    &["topic", "gate", "source"],
+);
+const BATCH_WIRE_BYTES: Spec = (
+    "batch_wire_bytes",
+    "Bytes of each record batch as it travels, its 61-byte header included: what Kafka compares with max.message.bytes.",
+    &["topic"],
+);
+const BATCH_UNCOMPRESSED_BYTES: Spec = (
+    "batch_uncompressed_bytes",
+    "Bytes of each record batch after decompression (61 + records), where that is known exactly.",
+    &["topic"],
+);
+const RECORD_BYTES: Spec = (
+    "record_bytes",
+    "Encoded bytes of the largest record of each batch whose records were walked.",
+    &["topic"],
+);
+const ESTIMATE_BYTES: Spec = (
+    "estimate_bytes",
+    "What a Java producer would compare with its max.request.size for the largest record of each batch whose records \
+     were walked.",
+    &["topic"],
+);
+const BATCHES_BY_CODEC: Spec = (
+    "batches_by_codec_total",
+    "Record batches by the compression they arrived with.",
+    &["topic", "codec"],
+);
+const RECORDS: Spec = (
+    "records_total",
+    "Records in the batches that producers sent, as the batches declare them.",
+    &["topic", "codec"],
+);
+const WIRE_BYTES: Spec = (
+    "wire_bytes_total",
+    "Bytes of record batches as they travel.",
+    &["topic", "codec"],
+);
+const UNCOMPRESSED_BYTES: Spec = (
+    "uncompressed_bytes_total",
+    "Bytes of record batches after decompression, where that is known exactly.",
+    &["topic", "codec"],
+);
+const BROKER_REFUSALS: Spec = (
+    "broker_refusals_total",
+    "Batches that passed every gate here and were refused by the broker, by Kafka's name of the error.",
+    &["topic", "code"],
+);
+const REFUSAL_LOOPS: Spec = (
+    "refusal_loops_total",
+    "Refused batches that a client kept sending unchanged; answered with INVALID_RECORD to end its loop.",
+    &["topic"],
+);
+const INSPECTION: Spec = (
+    "inspection_total",
+    "Inspected batches, by the cheapest proof that decided (header, bound, walk, decode, sampled for metrics only) and \
+     by codec.",
+    &["proof", "codec"],
+);
+const INSPECTION_SECONDS: Spec = (
+    "inspection_seconds",
+    "Time taken to measure one batch.",
+    &["codec"],
+);
+const REQUEST_SECONDS: Spec = (
+    "request_seconds",
+    "Time from a request's first byte to the last byte of its answer, broker included.",
+    &["api"],
+);
+const PROXY_SECONDS: Spec = (
+    "proxy_seconds",
+    "The proxy's own part of a request: from its last byte read until it was judged and handed on.",
+    &["api"],
+);
+const LIMITS_AGE: Spec = (
+    "limits_age_seconds",
+    "Time since topic and broker limits were last read from the cluster; absent until the first time.",
+    &[],
+);
+
+/// The cells that are not by topic.
+#[derive(Debug)]
+pub(super) struct ProcessCells {
+    pub apis: Vec<ApiCells>,
+    inspections: [[Counter; Codec::ALL.len()]; PROOFS.len()],
+    pub inspection_seconds: [TimeHistogram; Codec::ALL.len()],
+    started: Instant,
+    /// Milliseconds after `started`, plus one; 0: never.
+    limits_read: AtomicU64,
+}
+
+/// What is counted for one API key.
+#[derive(Debug, Default)]
+pub(super) struct ApiCells {
+    pub request: TimeHistogram,
+    pub proxy: TimeHistogram,
+}
+
+impl ProcessCells {
+    pub fn new() -> Self {
+        Self {
+            apis: (0..=API_COUNT).map(|_| ApiCells::default()).collect(),
+            inspections: Default::default(),
+            inspection_seconds: Default::default(),
+            started: Instant::now(),
+            limits_read: AtomicU64::new(0),
+        }
+    }
+
+    /// An API key beyond the table shares the last entry.
+    pub fn api(&self, api_key: i16) -> &ApiCells {
+        let index = usize::try_from(api_key).unwrap_or(API_COUNT);
+        &self.apis[index.min(API_COUNT)]
+    }
+
+    pub fn inspection(&self, proof: &str, codec: Codec) -> &Counter {
+        let index = match proof {
+            "header" => 0,
+            "bound" => 1,
+            "walk" => 2,
+            "decode" => 3,
+            "sampled" => 4,
+            _ => 5,
+        };
+        &self.inspections[index][codec as usize]
+    }
+
+    pub fn limits_read(&self, at: Instant) {
+        let since = at.saturating_duration_since(self.started).as_millis();
+        let since = u64::try_from(since).unwrap_or(u64::MAX - 1);
+        self.limits_read.fetch_max(since + 1, Relaxed);
+    }
+
+    fn limits_age(&self) -> Option<Duration> {
+        let read = self.limits_read.load(Relaxed).checked_sub(1)?;
+        Some(
+            self.started
+                .elapsed()
+                .saturating_sub(Duration::from_millis(read)),
+        )
+    }
+}
+
+/// Reads all cells when the registry asks.
+pub(super) struct Cells {
+    pub topics: Arc<Topics>,
+    pub process: Arc<ProcessCells>,
+    descs: Vec<Desc>,
+}
+
+impl Cells {
+    pub fn new(topics: Arc<Topics>, process: Arc<ProcessCells>) -> prometheus::Result<Self> {
+        let descs = [
+            PRODUCE_BATCHES,
+            VIOLATIONS,
+            NEAR_LIMIT,
+            LIMIT_BYTES,
+            BATCH_WIRE_BYTES,
+            BATCH_UNCOMPRESSED_BYTES,
+            RECORD_BYTES,
+            ESTIMATE_BYTES,
+            BATCHES_BY_CODEC,
+            RECORDS,
+            WIRE_BYTES,
+            UNCOMPRESSED_BYTES,
+            BROKER_REFUSALS,
+            REFUSAL_LOOPS,
+            INSPECTION,
+            INSPECTION_SECONDS,
+            REQUEST_SECONDS,
+            PROXY_SECONDS,
+            LIMITS_AGE,
+        ]
+        .into_iter()
+        .map(|(name, help, labels)| {
+            let labels = labels.iter().map(|&label| label.into()).collect();
+            Desc::new(name.into(), help.into(), labels, HashMap::new())
+        })
+        .collect::<Result<_, _>>()?;
+        Ok(Self {
+            topics,
+            process,
+            descs,
+        })
+    }
+}
+
+impl Collector for Cells {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descs.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let mut families = topic_counts(&self.topics.exported());
+        families.extend(topic_sizes(&self.topics.exported()));
+        families.extend(process(&self.process));
+        families
+    }
+}
+
+fn topic_counts(topics: &[Arc<TopicMetrics>]) -> Vec<MetricFamily> {
+    let mut batches = Family::counters(PRODUCE_BATCHES);
+    let mut violations = Family::counters(VIOLATIONS);
+    let mut near_limit = Family::counters(NEAR_LIMIT);
+    let mut limits = Family::gauges(LIMIT_BYTES);
+    let mut broker_refusals = Family::counters(BROKER_REFUSALS);
+    let mut loops = Family::counters(REFUSAL_LOOPS);
+    for topic in topics {
+        let name = topic.label();
+        // From zero: the first refusal shall be an increase, not a new series.
+        batches.counter(&[name, "forwarded"], topic.forwarded.get());
+        batches.counter(&[name, "refused"], topic.refused.get());
+        batches.counter_if_used(&[name, "observed"], topic.observed.get());
+        batches.counter_if_used(&[name, "offloaded"], topic.offloaded.get());
+        loops.counter_if_used(&[name], topic.loops.get());
+        for &gate in Gate::ALL {
+            near_limit.counter_if_used(&[name, gate.label()], topic.near_limit_count(gate));
+        }
+        let rare = topic.rare_now();
+        for ((gate, source, action), count) in rare.violations {
+            violations.counter(&[name, gate.label(), source.label(), action.label()], count);
+        }
+        for (gate, (source, limit_bytes)) in rare.limits {
+            limits.gauge(&[name, gate.label(), source.label()], limit_bytes as f64);
+        }
+        for (code, count) in rare.broker_refusals {
+            broker_refusals.counter(&[name, code], count);
+        }
+    }
+    [
+        batches,
+        violations,
+        near_limit,
+        limits,
+        broker_refusals,
+        loops,
+    ]
+    .map(|family| family.0)
+    .into()
+}
+
+fn topic_sizes(topics: &[Arc<TopicMetrics>]) -> Vec<MetricFamily> {
+    let mut wire = Family::histograms(BATCH_WIRE_BYTES);
+    let mut uncompressed = Family::histograms(BATCH_UNCOMPRESSED_BYTES);
+    let mut record = Family::histograms(RECORD_BYTES);
+    let mut estimate = Family::histograms(ESTIMATE_BYTES);
+    for topic in topics {
+        let name = &[topic.label()];
+        wire.histogram(name, topic.wire_bytes.snapshot());
+        uncompressed.histogram(name, topic.uncompressed_bytes.snapshot());
+        record.histogram(name, topic.record_bytes.snapshot());
+        estimate.histogram(name, topic.estimate_bytes.snapshot());
+    }
+    let by_codec = |spec, count: fn(&CodecMetrics) -> &Counter| {
+        let mut family = Family::counters(spec);
+        for topic in topics {
+            for &codec in Codec::ALL {
+                let value = count(topic.codec(codec)).get();
+                family.counter_if_used(&[topic.label(), codec.label()], value);
+            }
+        }
+        family
+    };
+    [
+        wire,
+        uncompressed,
+        record,
+        estimate,
+        by_codec(BATCHES_BY_CODEC, |codec| &codec.batches),
+        by_codec(RECORDS, |codec| &codec.records),
+        by_codec(WIRE_BYTES, |codec| &codec.wire_bytes),
+        by_codec(UNCOMPRESSED_BYTES, |codec| &codec.uncompressed_bytes),
+    ]
+    .map(|family| family.0)
+    .into()
+}
+
+fn process(cells: &ProcessCells) -> Vec<MetricFamily> {
+    let mut inspection = Family::counters(INSPECTION);
+    let mut inspection_seconds = Family::histograms(INSPECTION_SECONDS);
+    for &codec in Codec::ALL {
+        for proof in PROOFS {
+            let count = cells.inspection(proof, codec).get();
+            inspection.counter_if_used(&[proof, codec.label()], count);
+        }
+        let seconds = &cells.inspection_seconds[codec as usize];
+        inspection_seconds.histogram(&[codec.label()], seconds.snapshot());
+    }
+    let mut request = Family::histograms(REQUEST_SECONDS);
+    let mut proxy = Family::histograms(PROXY_SECONDS);
+    for (api_key, api) in (0i16..).zip(&cells.apis) {
+        let name = &[api_name(api_key)];
+        request.histogram(name, api.request.snapshot());
+        proxy.histogram(name, api.proxy.snapshot());
+    }
+    let mut limits_age = Family::gauges(LIMITS_AGE);
+    if let Some(age) = cells.limits_age() {
+        limits_age.gauge(&[], age.as_secs_f64());
+    }
+    [inspection, inspection_seconds, request, proxy, limits_age]
+        .map(|family| family.0)
+        .into()
+}
+
+/// One family while its samples are gathered.
+struct Family(MetricFamily, &'static [&'static str]);
+
+impl Family {
+    fn counters(spec: Spec) -> Self {
+        Self::new(spec, MetricType::COUNTER)
+    }
+
+    fn gauges(spec: Spec) -> Self {
+        Self::new(spec, MetricType::GAUGE)
+    }
+
+    fn histograms(spec: Spec) -> Self {
+        Self::new(spec, MetricType::HISTOGRAM)
+    }
+
+    fn new((name, help, labels): Spec, kind: MetricType) -> Self {
+        let mut family = MetricFamily::default();
+        family.set_name(name.into());
+        family.set_help(help.into());
+        family.set_field_type(kind);
+        Self(family, labels)
+    }
+
+    fn counter_if_used(&mut self, values: &[&str], count: u64) {
+        if count > 0 {
+            self.counter(values, count);
+        }
+    }
+
+    fn counter(&mut self, values: &[&str], count: u64) {
+        let mut counter = proto::Counter::default();
+        counter.set_value(count as f64);
+        self.push(values, |metric| metric.set_counter(counter));
+    }
+
+    fn gauge(&mut self, values: &[&str], value: f64) {
+        let mut gauge = proto::Gauge::default();
+        gauge.set_value(value);
+        self.push(values, |metric| metric.set_gauge(gauge));
+    }
+
+    /// Nothing, when nothing was counted.
+    fn histogram(&mut self, values: &[&str], snapshot: Snapshot) {
+        if snapshot.count == 0 {
+            return;
+        }
+        let buckets = snapshot.cumulative.into_iter().map(|(bound, count)| {
+            let mut bucket = proto::Bucket::default();
+            bucket.set_upper_bound(bound);
+            bucket.set_cumulative_count(count);
+            bucket
+        });
+        let mut histogram = proto::Histogram::default();
+        histogram.set_bucket(buckets.collect());
+        histogram.set_sample_count(snapshot.count);
+        histogram.set_sample_sum(snapshot.sum);
+        self.push(values, |metric| metric.set_histogram(histogram));
+    }
+
+    fn push(&mut self, values: &[&str], set: impl FnOnce(&mut proto::Metric)) {
+        let labels = self.1.iter().zip(values).map(|(name, value)| {
+            let mut label = proto::LabelPair::default();
+            label.set_name((*name).into());
+            label.set_value((*value).into());
+            label
+        });
+        let mut metric = proto::Metric::from_label(labels.collect());
+        set(&mut metric);
+        self.0.mut_metric().push(metric);
+    }
+}

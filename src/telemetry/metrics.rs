@@ -1,0 +1,229 @@
+//! All metrics of one process. Names, labels and meaning: README, "Metrics".
+//!
+//! Invariants: handles are resolved once and counted in without a lock; the number of series is bounded whatever
+//! clients, topics and brokers are called.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use prometheus::core::Collector;
+use prometheus::{
+    IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, PullingGauge, Registry, TextEncoder,
+};
+
+use super::cells::TimeHistogram;
+use super::clients::{ClientConnection, Clients};
+use super::families::{Cells, ProcessCells};
+use super::topic::{TopicMetrics, Topics};
+use crate::policy::Codec;
+
+/// Every metric name begins with this and an underscore.
+const NAMESPACE: &str = "sizegate";
+
+/// All metrics of one process, in a registry of their own.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    topics: Arc<Topics>,
+    cells: Arc<ProcessCells>,
+    clients: Arc<Clients>,
+    frames_refused: IntCounterVec,
+    malformed: IntCounterVec,
+    connections: IntGauge,
+    connections_total: IntCounter,
+    connections_closed: IntCounterVec,
+    /// `memory.budget` of the configuration.
+    pub memory_budget_bytes: IntGauge,
+    /// Times a session stopped reading because the budget was spent.
+    pub memory_waits: IntCounter,
+    control_plane_up: IntGauge,
+}
+
+impl Metrics {
+    /// At most `topics` topics get a label of their own (`telemetry.topics`).
+    pub fn new(topics: usize) -> Arc<Self> {
+        Self::try_new(topics).map(Arc::new).expect(
+            "names and labels are constants, each registered once: any test would fail here",
+        )
+    }
+
+    fn try_new(topics: usize) -> prometheus::Result<Self> {
+        let registry = Registry::new_custom(Some(NAMESPACE.into()), None)?;
+        let topics = Arc::new(Topics::new(topics));
+        let cells = Arc::new(ProcessCells::new());
+        registry.register(Box::new(Cells::new(
+            Arc::clone(&topics),
+            Arc::clone(&cells),
+        )?))?;
+        let counter = |name: &str, help: &str| {
+            IntCounter::new(name, help).and_then(|metric| registered(&registry, metric))
+        };
+        let counters = |name: &str, help: &str, label: &str| {
+            IntCounterVec::new(Opts::new(name, help), &[label])
+                .and_then(|metric| registered(&registry, metric))
+        };
+        let gauge = |name: &str, help: &str| {
+            IntGauge::new(name, help).and_then(|metric| registered(&registry, metric))
+        };
+        let build_info = IntGaugeVec::new(
+            Opts::new("build_info", "Always 1; the labels say which build runs."),
+            &["version"],
+        )
+        .and_then(|metric| registered(&registry, metric))?;
+        build_info
+            .with_label_values(&[env!("CARGO_PKG_VERSION")])
+            .set(1);
+        Ok(Self {
+            topics,
+            cells,
+            clients: Arc::new(Clients::new(counters(
+                "client_connections_total",
+                "Client connections by the software that the client says it is (name/major.minor); at most 100, the \
+                 rest are _other.",
+                "software",
+            )?)),
+            frames_refused: counters(
+                "frames_refused_total",
+                "Requests refused whole because they were larger than listener.frame_bytes, by reason.",
+                "reason",
+            )?,
+            malformed: counters(
+                "malformed_total",
+                "Requests or answers that do not follow Kafka's protocol, by what is wrong with them; each closed its \
+                 connection.",
+                "reason",
+            )?,
+            connections: gauge("connections", "Client connections that are open now.")?,
+            connections_total: counter(
+                "connections_total",
+                "Client connections accepted since the start.",
+            )?,
+            connections_closed: counters(
+                "connections_closed_total",
+                "Client connections that ended, by why.",
+                "reason",
+            )?,
+            memory_budget_bytes: gauge(
+                "memory_budget_bytes",
+                "Bytes of requests that may be held at once (memory.budget).",
+            )?,
+            memory_waits: counter(
+                "memory_waits_total",
+                "Times a connection had to wait because the memory budget was spent.",
+            )?,
+            control_plane_up: gauge(
+                "control_plane_up",
+                "1 while topics and limits can be read from the cluster, 0 while they cannot.",
+            )?,
+            registry,
+        })
+    }
+
+    /// The handle of a topic: one lookup, once per session and topic. Beyond the bound the shared `_other`.
+    ///
+    /// Only for topics that the cluster has: a client that invents names would use up the labels.
+    pub fn topic(&self, name: &str) -> Arc<TopicMetrics> {
+        self.topics.resolve(name)
+    }
+
+    /// A topic was deleted: its series end now, and its label is free for another.
+    pub fn forget_topic(&self, name: &str) {
+        self.topics.forget(name);
+    }
+
+    /// Time of a whole request, broker included.
+    pub fn request_seconds(&self, api_key: i16) -> &TimeHistogram {
+        &self.cells.api(api_key).request
+    }
+
+    /// The proxy's own part of a request.
+    pub fn proxy_seconds(&self, api_key: i16) -> &TimeHistogram {
+        &self.cells.api(api_key).proxy
+    }
+
+    /// One batch inspected. `proof`: `header`, `bound`, `walk`, `decode` or `sampled`.
+    pub fn inspection(&self, proof: &'static str, codec: Codec) {
+        self.cells.inspection(proof, codec).inc();
+    }
+
+    /// Time to measure one batch.
+    pub fn inspection_seconds(&self, codec: Codec) -> &TimeHistogram {
+        &self.cells.inspection_seconds[codec as usize]
+    }
+
+    /// A request or an answer that is not Kafka's protocol. `reason`: of a fixed set.
+    pub fn malformed(&self, reason: &'static str) {
+        self.malformed.with_label_values(&[reason]).inc();
+    }
+
+    /// A request above `listener.frame_bytes`. `reason`: of a fixed set.
+    pub fn frames_refused(&self, reason: &'static str) {
+        self.frames_refused.with_label_values(&[reason]).inc();
+    }
+
+    /// A client connected.
+    pub fn connection_opened(&self) {
+        self.connections.inc();
+        self.connections_total.inc();
+    }
+
+    /// A client's connection ended. `reason`: of a fixed set.
+    pub fn connection_closed(&self, reason: &'static str) {
+        self.connections.dec();
+        self.connections_closed.with_label_values(&[reason]).inc();
+    }
+
+    /// The connection's client said what it is (ApiVersions v3+), or is known not to (empty words). The connection
+    /// counts as open under that name while the answer is kept.
+    pub fn client_software(&self, name: &str, version: &str, client_id: &str) -> ClientConnection {
+        self.clients.connected(name, version, client_id)
+    }
+
+    /// Connected clients by software.
+    pub fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// The control plane could, or could not, read from the cluster.
+    pub fn control_plane_up(&self, up: bool) {
+        self.control_plane_up.set(up.into());
+    }
+
+    /// Topic and broker limits were read from the cluster at that moment.
+    pub fn limits_read(&self, at: Instant) {
+        self.cells.limits_read(at);
+    }
+
+    /// `held_bytes` is what `held` says at each scrape: the budget counts it already. At most once.
+    ///
+    /// # Errors
+    /// It was given before.
+    pub fn watch_held_bytes(
+        &self,
+        held: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> prometheus::Result<()> {
+        let gauge = PullingGauge::new(
+            "held_bytes",
+            "Bytes of requests that are held now, counted against the memory budget.",
+            Box::new(move || held() as f64),
+        )?;
+        self.registry.register(Box::new(gauge))
+    }
+
+    /// Everything, in Prometheus' text format. Takes tens of milliseconds with a thousand topics: not for a thread
+    /// that serves clients.
+    ///
+    /// # Errors
+    /// A family is inconsistent: a defect here.
+    pub fn render(&self) -> prometheus::Result<String> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+fn registered<M: Collector + Clone + 'static>(
+    registry: &Registry,
+    metric: M,
+) -> prometheus::Result<M> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}

@@ -1,0 +1,315 @@
+//! What is counted for one topic, and the bounded set of topics that are counted.
+//!
+//! Invariant: at most `telemetry.topics` topics have a label of their own, and a forgotten topic is never exported
+//! again, whoever still holds its handle.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use serde::Serialize;
+
+use super::cells::{Counter, SizeHistogram};
+use super::kafka_names::error_name;
+use crate::policy::{Action, Codec, Gate, Source};
+
+/// The label of every topic (or software) beyond the bound.
+pub const OTHER: &str = "_other";
+
+/// What is counted for one topic. Resolved once per session and topic; the fields are counted in without a lock.
+///
+/// A series appears in `/metrics` once it is above zero (`forwarded` and `refused` from the start, so that the first
+/// refusal is an increase), and vanishes with the topic.
+#[derive(Debug, Default)]
+pub struct TopicMetrics {
+    name: Box<str>,
+    forgotten: AtomicBool,
+    /// Batches forwarded within every limit.
+    pub forwarded: Counter,
+    /// Batches refused.
+    pub refused: Counter,
+    /// Batches forwarded that enforcing would have refused.
+    pub observed: Counter,
+    /// Batches of which at least one value went to the object store.
+    pub offloaded: Counter,
+    /// Refusals sent again and again unchanged, ended with `INVALID_RECORD`.
+    pub loops: Counter,
+    /// Wire bytes of each batch.
+    pub wire_bytes: SizeHistogram,
+    /// 61 + records after decompression, of the batches where that is known exactly.
+    pub uncompressed_bytes: SizeHistogram,
+    /// The largest record of each batch whose records were walked.
+    pub record_bytes: SizeHistogram,
+    /// The largest estimate of each batch whose records were walked.
+    pub estimate_bytes: SizeHistogram,
+    codecs: [CodecMetrics; Codec::ALL.len()],
+    near_limit: [Counter; Gate::ALL.len()],
+    rare: Mutex<Rare>,
+}
+
+/// What is counted for one topic and codec.
+#[derive(Debug, Default)]
+pub struct CodecMetrics {
+    /// Batches.
+    pub batches: Counter,
+    /// Records, as the batches' headers declare them.
+    pub records: Counter,
+    /// Wire bytes.
+    pub wire_bytes: Counter,
+    /// Uncompressed bytes, of the batches where they are known exactly.
+    pub uncompressed_bytes: Counter,
+}
+
+/// What moves only when something is wrong or a limit is learned.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Rare {
+    pub violations: BTreeMap<(Gate, Source, Action), u64>,
+    pub limits: BTreeMap<Gate, (Source, u64)>,
+    pub broker_refusals: BTreeMap<&'static str, u64>,
+}
+
+/// The sizes measured last on one topic; `None`: not measured yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LastSizes {
+    /// Wire bytes of a batch.
+    pub batch_bytes: Option<u64>,
+    /// 61 + records after decompression.
+    pub uncompressed_bytes: Option<u64>,
+    /// The largest record of a batch.
+    pub record_bytes: Option<u64>,
+    /// The largest estimate of a batch.
+    pub estimate_bytes: Option<u64>,
+}
+
+impl TopicMetrics {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The label: the topic's name, or [`OTHER`].
+    pub fn label(&self) -> &str {
+        &self.name
+    }
+
+    /// The topic was deleted; what is counted here is no longer exported. Whoever holds this handle resolves the
+    /// topic anew when it is written to again.
+    pub fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Relaxed)
+    }
+
+    /// What is counted by codec.
+    pub fn codec(&self, codec: Codec) -> &CodecMetrics {
+        &self.codecs[codec as usize]
+    }
+
+    /// One batch, counted where every batch is: wire bytes, codec and declared records.
+    pub fn batch(&self, codec: Codec, wire_bytes: u64, records: u64) {
+        self.wire_bytes.observe(wire_bytes);
+        let codec = self.codec(codec);
+        codec.batches.inc();
+        codec.records.inc_by(records);
+        codec.wire_bytes.inc_by(wire_bytes);
+    }
+
+    /// The exact uncompressed size of one batch.
+    pub fn uncompressed(&self, codec: Codec, uncompressed_bytes: u64) {
+        self.uncompressed_bytes.observe(uncompressed_bytes);
+        self.codec(codec)
+            .uncompressed_bytes
+            .inc_by(uncompressed_bytes);
+    }
+
+    /// A size above `near_limit` of a limit, but within it.
+    pub fn near_limit(&self, gate: Gate) {
+        self.near_limit[gate as usize].inc();
+    }
+
+    /// A size above a limit. Takes a lock.
+    pub fn violation(&self, gate: Gate, source: Source, action: Action) {
+        self.rare(|rare| *rare.violations.entry((gate, source, action)).or_default() += 1);
+    }
+
+    /// The limit in force for a gate (a ratio is not bytes and has no series). Replaces the one before, whatever its
+    /// source. Takes a lock.
+    pub fn set_limit(&self, gate: Gate, source: Source, limit_bytes: u64) {
+        // Many topics share `_other`: a limit of one of them would be a lie about the rest.
+        if gate != Gate::Ratio && self.label() != OTHER {
+            self.rare(|rare| rare.limits.insert(gate, (source, limit_bytes)));
+        }
+    }
+
+    /// No limit is in force for a gate any longer. Takes a lock.
+    pub fn clear_limit(&self, gate: Gate) {
+        self.rare(|rare| rare.limits.remove(&gate));
+    }
+
+    /// The broker refused a batch that we let through. Takes a lock.
+    pub fn broker_refusal(&self, code: i16) {
+        self.rare(|rare| *rare.broker_refusals.entry(error_name(code)).or_default() += 1);
+    }
+
+    /// The sizes measured last.
+    pub fn last_sizes(&self) -> LastSizes {
+        LastSizes {
+            batch_bytes: self.wire_bytes.last(),
+            uncompressed_bytes: self.uncompressed_bytes.last(),
+            record_bytes: self.record_bytes.last(),
+            estimate_bytes: self.estimate_bytes.last(),
+        }
+    }
+
+    pub(super) fn near_limit_count(&self, gate: Gate) -> u64 {
+        self.near_limit[gate as usize].get()
+    }
+
+    pub(super) fn rare_now(&self) -> Rare {
+        self.rare(|rare| rare.clone())
+    }
+
+    fn rare<T>(&self, act: impl FnOnce(&mut Rare) -> T) -> T {
+        act(&mut self.rare.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The topics that have a label of their own, and the one that stands for the rest.
+#[derive(Debug)]
+pub(super) struct Topics {
+    bound: usize,
+    named: RwLock<HashMap<Box<str>, Arc<TopicMetrics>>>,
+    other: Arc<TopicMetrics>,
+}
+
+impl Topics {
+    pub fn new(bound: usize) -> Self {
+        Self {
+            bound,
+            named: RwLock::default(),
+            other: Arc::new(TopicMetrics::new(OTHER)),
+        }
+    }
+
+    pub fn resolve(&self, name: &str) -> Arc<TopicMetrics> {
+        if name == OTHER {
+            return Arc::clone(&self.other);
+        }
+        if let Some(known) = self.read().get(name) {
+            return Arc::clone(known);
+        }
+        let mut named = self.named.write().unwrap_or_else(PoisonError::into_inner);
+        // Someone else may have been first between the two locks.
+        if let Some(known) = named.get(name) {
+            return Arc::clone(known);
+        }
+        if named.len() >= self.bound {
+            return Arc::clone(&self.other);
+        }
+        let topic = Arc::new(TopicMetrics::new(name));
+        named.insert(name.into(), Arc::clone(&topic));
+        topic
+    }
+
+    pub fn forget(&self, name: &str) {
+        let removed = self
+            .named
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name);
+        if let Some(topic) = removed {
+            topic.forgotten.store(true, Relaxed);
+        }
+    }
+
+    /// All that are exported: the named ones, and `_other` once something was counted there.
+    pub fn exported(&self) -> Vec<Arc<TopicMetrics>> {
+        let mut topics: Vec<_> = self.read().values().cloned().collect();
+        if self.other_is_used() {
+            topics.push(Arc::clone(&self.other));
+        }
+        topics
+    }
+
+    fn other_is_used(&self) -> bool {
+        let other = &self.other;
+        let verdicts = [
+            &other.forwarded,
+            &other.refused,
+            &other.observed,
+            &other.offloaded,
+        ];
+        verdicts.iter().any(|counter| counter.get() > 0) || other.wire_bytes.last().is_some()
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Box<str>, Arc<TopicMetrics>>> {
+        self.named.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_is_resolved_to_the_same_handle_until_it_is_forgotten() {
+        let topics = Topics::new(10);
+        let first = topics.resolve("orders");
+        assert!(Arc::ptr_eq(&first, &topics.resolve("orders")));
+        topics.forget("orders");
+        assert!(first.is_forgotten());
+        assert!(topics.exported().is_empty());
+        let again = topics.resolve("orders");
+        assert!(!Arc::ptr_eq(&first, &again) && !again.is_forgotten());
+    }
+
+    #[test]
+    fn topics_beyond_the_bound_share_one_label_and_forgetting_makes_room() {
+        let topics = Topics::new(2);
+        assert_eq!(topics.resolve("a").label(), "a");
+        assert_eq!(topics.resolve("b").label(), "b");
+        assert_eq!(topics.resolve("c").label(), OTHER);
+        assert_eq!(topics.resolve("b").label(), "b");
+        topics.forget("a");
+        assert_eq!(topics.resolve("c").label(), "c");
+    }
+
+    #[test]
+    fn a_topic_called_like_the_rest_is_counted_with_the_rest() {
+        let topics = Topics::new(2);
+        assert!(Arc::ptr_eq(&topics.resolve(OTHER), &topics.other));
+        topics.forget(OTHER);
+        assert!(!topics.other.is_forgotten());
+    }
+
+    #[test]
+    fn a_limit_replaces_the_one_before_whatever_its_source() {
+        let topic = TopicMetrics::new("orders");
+        topic.set_limit(Gate::Batch, Source::Broker, 1_048_588);
+        topic.set_limit(Gate::Batch, Source::Topic, 2_000);
+        topic.set_limit(Gate::Ratio, Source::Rule, 100);
+        let limits = topic.rare_now().limits;
+        assert_eq!(
+            limits.into_iter().collect::<Vec<_>>(),
+            [(Gate::Batch, (Source::Topic, 2_000))]
+        );
+        topic.clear_limit(Gate::Batch);
+        assert!(topic.rare_now().limits.is_empty());
+    }
+
+    #[test]
+    fn the_rest_has_no_limit_of_its_own() {
+        let other = TopicMetrics::new(OTHER);
+        other.set_limit(Gate::Batch, Source::Topic, 2_000);
+        assert!(other.rare_now().limits.is_empty());
+    }
+
+    #[test]
+    fn a_broker_cannot_make_labels_with_invented_codes() {
+        let topic = TopicMetrics::new("orders");
+        for code in i16::MIN..=i16::MAX {
+            topic.broker_refusal(code);
+        }
+        assert_eq!(topic.rare_now().broker_refusals.len(), 139);
+    }
+}
