@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
@@ -23,10 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::config::{
-    Advertise, BatchLimit, Cluster, Config, Decode, Families, HostPort, Limits, Listener,
-    LogFormat, Mode, Telemetry,
-};
+use crate::config::{self, Config, ENV_PREFIX, HostPort, Overrides};
 
 /// What a broker does with one request.
 pub(super) enum Reply {
@@ -155,50 +151,24 @@ impl Scripted {
 
     /// A configuration with this broker behind it, node ids 0 to 9, and a refresh every hour.
     pub(super) fn config(&self) -> Config {
-        config(vec![self.address.clone()])
+        config(std::slice::from_ref(&self.address))
     }
 }
 
-pub(super) fn config(bootstrap_servers: Vec<HostPort>) -> Config {
-    Config {
-        cluster: Cluster {
-            bootstrap_servers,
-            tls: None,
-            admin_sasl: None,
-            refresh_interval: Duration::from_secs(3600),
-        },
-        listener: Listener {
-            bind: ([127, 0, 0, 1], 0).into(),
-            advertise: Advertise::NodePorts {
-                host: "localhost".to_owned(),
-                first: 19093,
-                node_ids: (0..10).collect(),
-            },
-            tls: None,
-            frame_bytes: 100 << 20,
-            max_connections: 10,
-            idle_timeout: Duration::from_secs(600),
-        },
-        mode: Mode::Enforce,
-        limits: Limits {
-            batch_bytes: Some(BatchLimit::Inherit),
-            ..Limits::default()
-        },
-        rules: Vec::new(),
-        families: Families {
-            detect: false,
-            headroom_bytes: 0,
-            members: Vec::new(),
-        },
-        near_limit: 0.8,
-        memory_budget_bytes: 1 << 20,
-        decode: Decode::WhenNeeded,
-        admin_bind: ([127, 0, 0, 1], 0).into(),
-        telemetry: Telemetry {
-            topics: 10,
-            log: LogFormat::Text,
-        },
-    }
+/// As [`Scripted::config`], with other bootstrap servers.
+pub(super) fn config(bootstrap_servers: &[HostPort]) -> Config {
+    let servers: Vec<String> = bootstrap_servers.iter().map(HostPort::to_string).collect();
+    let env = [
+        ("CLUSTER__BOOTSTRAP_SERVERS", servers.join(",")),
+        ("CLUSTER__ADMIN__REFRESH_INTERVAL", "1h".to_owned()),
+        ("LISTENER__NODE_PORTS__FIRST", "19093".to_owned()),
+        ("LISTENER__NODE_PORTS__NODE_IDS", "0-9".to_owned()),
+    ];
+    let env = env
+        .into_iter()
+        .map(|(key, value)| (format!("{ENV_PREFIX}{key}"), value))
+        .collect();
+    config::load(None, &Overrides::default(), &env).unwrap()
 }
 
 async fn serve(

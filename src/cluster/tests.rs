@@ -280,7 +280,7 @@ async fn a_broker_outside_the_node_ports_is_reported() {
 
 #[tokio::test]
 async fn what_sessions_saw_is_known_too() {
-    let config = scripted::config(Vec::new());
+    let config = scripted::config(&[nowhere()]);
     let cluster = Cluster::new(&config, Connector::new(&config.cluster).unwrap());
     let address = HostPort {
         host: "b3".to_owned(),
@@ -379,7 +379,7 @@ async fn a_silent_first_bootstrap_server_does_not_hide_the_second() {
     let silent = Scripted::with_tricks(|_| Some(Reply::Silence)).await;
     let good = Scripted::start().await;
     good.put("orders", 1, None);
-    let config = scripted::config(vec![silent.address.clone(), good.address.clone()]);
+    let config = scripted::config(&[silent.address.clone(), good.address.clone()]);
     let running = run(&config);
     let found = running.cluster.find_topic("orders").await;
     assert!(matches!(found, Lookup::Found(_)), "{found:?}");
@@ -505,13 +505,20 @@ fn a_topic_takes_no_more_than_112_bytes_beside_its_name() {
 #[test]
 fn its_futures_may_cross_threads() {
     fn crosses(_: impl Send) {}
-    let config = scripted::config(Vec::new());
+    let config = scripted::config(&[nowhere()]);
     let cluster = Cluster::new(&config, Connector::new(&config.cluster).unwrap());
     let topic = Arc::new(super::Topic::new(Arc::from("orders"), Uuid::nil(), false));
     crosses(cluster.run(CancellationToken::new()));
     crosses(cluster.find_topic("orders"));
     crosses(cluster.read_limits(&topic, None, NOW));
     crosses(cluster.find_node(1));
+}
+
+fn nowhere() -> HostPort {
+    HostPort {
+        host: "127.0.0.1".to_owned(),
+        port: 1,
+    }
 }
 
 fn plain(username: &str) -> Sasl {
