@@ -15,8 +15,12 @@ mod poll;
 mod registry;
 mod sasl;
 mod scram;
+#[cfg(test)]
+mod scripted;
 mod shape;
 mod status;
+#[cfg(test)]
+mod tests;
 mod topic;
 
 use std::collections::{HashMap, HashSet};
@@ -105,6 +109,7 @@ pub enum LimitsUnread {
 impl Cluster {
     /// Knows nothing yet; connects nowhere before [`Cluster::run`].
     pub fn new(config: &Config, connector: Connector) -> Self {
+        limits::start_clock();
         let (asks, queue) = mpsc::channel(ASKS);
         let shared = Shared {
             registry: Registry::default(),

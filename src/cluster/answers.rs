@@ -34,15 +34,15 @@ pub(super) fn is_unsupported_version(body: &[u8]) -> bool {
     body.starts_with(&UNSUPPORTED_VERSION.to_be_bytes())
 }
 
+/// (min, max) by API key.
+pub(super) type Versions = HashMap<i16, (i16, i16)>;
+
 /// ApiVersionsResponse v0 or v3: its error code, and (min, max) by API key. What follows the list is left alone.
-pub(super) fn read_api_versions(
-    body: &[u8],
-    version: i16,
-) -> Result<(i16, HashMap<i16, (i16, i16)>), Malformed> {
+pub(super) fn read_api_versions(body: &[u8], version: i16) -> Result<(i16, Versions), Malformed> {
     let r = &mut Reader::new(body);
     let flexible = version >= 3;
     let error_code = r.int16("error_code")?;
-    let mut versions = HashMap::new();
+    let mut versions = Versions::new();
     for _ in 0..r.count(flexible, "api_keys")?.unwrap_or(0) {
         let key = r.int16("api_key")?;
         let range = (r.int16("min_version")?, r.int16("max_version")?);

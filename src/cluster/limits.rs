@@ -188,7 +188,7 @@ impl CompressionCell {
     }
 }
 
-/// A moment in one atomic word: microseconds since this process first asked, plus one; 0 is never.
+/// A moment in one atomic word: nanoseconds since this process first asked, plus one; 0 is never.
 ///
 /// Whoever sees a moment also sees what was stored before it (release, acquire).
 #[derive(Debug, Default)]
@@ -196,15 +196,20 @@ pub(super) struct MomentCell(AtomicU64);
 
 impl MomentCell {
     pub(super) fn get(&self) -> Option<Instant> {
-        let micros = self.0.load(Acquire).checked_sub(1)?;
-        Some(epoch() + Duration::from_micros(micros))
+        let nanos = self.0.load(Acquire).checked_sub(1)?;
+        Some(epoch() + Duration::from_nanos(nanos))
     }
 
     pub(super) fn set(&self, at: Instant) {
-        let micros = at.saturating_duration_since(epoch()).as_micros();
-        let word = u64::try_from(micros).unwrap_or(u64::MAX - 1) + 1;
+        let nanos = at.saturating_duration_since(epoch()).as_nanos();
+        let word = u64::try_from(nanos).unwrap_or(u64::MAX - 1) + 1;
         self.0.store(word, Release);
     }
+}
+
+/// Starts the clock of [`MomentCell`]s: moments before it count as it.
+pub(super) fn start_clock() {
+    epoch();
 }
 
 fn epoch() -> Instant {

@@ -4,7 +4,6 @@
 //! broken and says so. A broker's bytes are never taken at their word: a frame is read as it comes, and an
 //! answer's shape is checked before it is decoded.
 
-use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, Str
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
-use super::answers::{self, Metadata};
+use super::answers::{self, Metadata, Versions};
 use super::sasl;
 use super::shape;
 use crate::config::{HostPort, Sasl};
@@ -136,7 +135,7 @@ pub struct Link {
     peer: HostPort,
     sasl: Option<Sasl>,
     /// What the broker speaks, by API key.
-    versions: HashMap<i16, (i16, i16)>,
+    versions: Versions,
     correlation_id: i32,
     reauthenticate_at: Option<Instant>,
     is_broken: bool,
@@ -158,7 +157,7 @@ impl Link {
             stream,
             peer: to.clone(),
             sasl: sasl.cloned(),
-            versions: HashMap::new(),
+            versions: Versions::new(),
             correlation_id: 0,
             reauthenticate_at: None,
             is_broken: false,

@@ -1,0 +1,530 @@
+//! The control plane against scripted brokers: sharing, absences, differing brokers, and rubbish.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, Bytes};
+use futures_util::future::join_all;
+use kafka_protocol::messages::ApiKey;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::answers::Metadata;
+use super::scripted::{self, Asked, Reply, Scripted};
+use super::shape::check_shape;
+use super::{Cluster, LimitsUnread, Lookup, Origin};
+use crate::config::{Config, HostPort, Sasl, SaslMechanism};
+use crate::net::Connector;
+use crate::policy::Source;
+
+const NOW: Duration = Duration::ZERO;
+const FIVE_SECONDS: Duration = Duration::from_secs(5);
+
+/// A control plane that runs until dropped.
+struct Running {
+    cluster: Cluster,
+    shutdown: CancellationToken,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}
+
+fn run(config: &Config) -> Running {
+    let connector = Connector::new(&config.cluster).unwrap();
+    let cluster = Cluster::new(config, connector);
+    let shutdown = CancellationToken::new();
+    let (running, until) = (cluster.clone(), shutdown.clone());
+    tokio::spawn(async move { running.run(until).await });
+    Running { cluster, shutdown }
+}
+
+impl Running {
+    async fn until(&self, what: &str, condition: impl Fn(&Cluster) -> bool) {
+        let began = Instant::now();
+        while !condition(&self.cluster) {
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "waited in vain: {what}; {:?}",
+                self.cluster.status()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn until_up(&self) {
+        self.until("up", |cluster| cluster.status().is_up).await;
+    }
+}
+
+/// Runs against a broker that plays `tricks`, and returns the first error.
+async fn first_error(tricks: impl Fn(&Asked) -> Option<Reply> + Send + Sync + 'static) -> String {
+    let broker = Scripted::with_tricks(tricks).await;
+    broker.put("orders", 1, None);
+    let running = run(&broker.config());
+    running
+        .until("an error", |cluster| cluster.status().error.is_some())
+        .await;
+    running.cluster.status().error.unwrap()
+}
+
+fn when(api: ApiKey, reply: impl Fn() -> Reply) -> impl Fn(&Asked) -> Option<Reply> {
+    move |asked| (asked.api == api).then(&reply)
+}
+
+#[tokio::test]
+async fn a_refresh_learns_topics_limits_and_nodes() {
+    let broker = Scripted::start().await;
+    broker.put("orders", 1, None);
+    broker.put("big", 2, Some(5_000_000));
+    let running = run(&broker.config());
+    running.until_up().await;
+    let cluster = &running.cluster;
+    let orders = cluster.topic("orders").unwrap();
+    assert_eq!(orders.batch_limit(), Some((1_048_588, Source::Broker)));
+    assert_eq!(orders.partitions(), Some(3));
+    assert_eq!(orders.id, Uuid::from_u128(1));
+    let big = cluster.topic_by_id(Uuid::from_u128(2)).unwrap();
+    assert_eq!(big.batch_limit(), Some((5_000_000, Source::Topic)));
+    let limit = big.learned().unwrap().max_message_bytes.unwrap();
+    assert_eq!(limit.origin, Origin::TopicOverride);
+    assert_eq!(cluster.node_address(1), Some(broker.address.clone()));
+    let status = cluster.status();
+    assert!(status.is_reached && status.error.is_none());
+    assert_eq!((status.nodes, status.topics), (1, 2));
+}
+
+#[tokio::test]
+async fn fifty_readers_of_a_stale_limit_cost_one_request() {
+    let broker = Scripted::start().await;
+    broker.put("orders", 1, None);
+    let running = run(&broker.config());
+    running.until_up().await;
+    let cluster = &running.cluster;
+    let topic = cluster.topic("orders").unwrap();
+    let before = broker.count(ApiKey::DescribeConfigs);
+    broker.put("orders", 1, Some(100));
+    let readings = join_all((0..50).map(|_| cluster.read_limits(&topic, Some(1), NOW))).await;
+    for reading in readings {
+        assert_eq!(reading.unwrap().batch_limit(), Some((100, Source::Topic)));
+    }
+    let asked = broker.count(ApiKey::DescribeConfigs) - before;
+    assert_eq!(asked, 1);
+}
+
+#[tokio::test]
+async fn a_limit_read_a_moment_ago_is_not_read_again() {
+    let broker = Scripted::start().await;
+    broker.put("orders", 1, None);
+    let running = run(&broker.config());
+    running.until_up().await;
+    let topic = running.cluster.topic("orders").unwrap();
+    let before = broker.count(ApiKey::DescribeConfigs);
+    let reading = running.cluster.read_limits(&topic, Some(1), FIVE_SECONDS);
+    assert_eq!(
+        reading.await.unwrap().batch_limit(),
+        Some((1_048_588, Source::Broker))
+    );
+    assert_eq!(broker.count(ApiKey::DescribeConfigs), before);
+}
+
+#[tokio::test]
+async fn brokers_with_different_defaults_are_told_apart() {
+    let one = Scripted::start().await;
+    let two = Scripted::start().await;
+    for broker in [&one, &two] {
+        broker.put("orders", 1, None);
+        broker.put("own", 2, Some(777));
+        broker.world.lock().unwrap().nodes =
+            vec![(1, one.address.clone()), (2, two.address.clone())];
+    }
+    two.world.lock().unwrap().default_bytes = 2_000;
+    let running = run(&one.config());
+    running.until_up().await;
+    let cluster = &running.cluster;
+    let orders = cluster.topic("orders").unwrap();
+    for _ in 0..2 {
+        for (node_id, limit) in [(1, 1_048_588), (2, 2_000)] {
+            let reading = cluster.read_limits(&orders, Some(node_id), FIVE_SECONDS);
+            let expected = Some((limit, Source::Broker));
+            assert_eq!(reading.await.unwrap().batch_limit(), expected, "{node_id}");
+        }
+    }
+    assert_eq!(two.count(ApiKey::DescribeConfigs), 1);
+    let own = cluster.topic("own").unwrap();
+    let reading = cluster.read_limits(&own, Some(2), FIVE_SECONDS).await;
+    assert_eq!(reading.unwrap().batch_limit(), Some((777, Source::Topic)));
+}
+
+#[tokio::test]
+async fn an_unknown_topic_is_looked_up_once_by_all_who_ask_and_its_limits_come_with_it() {
+    let broker = Scripted::start().await;
+    let running = run(&broker.config());
+    running.until_up().await;
+    let cluster = &running.cluster;
+    let before = broker.count(ApiKey::Metadata);
+    broker.put("new", 7, Some(9));
+    let lookups = join_all((0..20).map(|_| cluster.find_topic_by_id(Uuid::from_u128(7)))).await;
+    for lookup in lookups {
+        let Lookup::Found(topic) = lookup else {
+            panic!("{lookup:?}")
+        };
+        assert_eq!(&*topic.name, "new");
+        assert_eq!(topic.batch_limit(), Some((9, Source::Topic)));
+    }
+    assert_eq!(broker.count(ApiKey::Metadata) - before, 1);
+    assert!(matches!(cluster.find_topic("new").await, Lookup::Found(_)));
+    assert_eq!(broker.count(ApiKey::Metadata) - before, 1);
+}
+
+#[tokio::test]
+async fn an_absence_is_believed_for_a_second() {
+    let broker = Scripted::start().await;
+    let running = run(&broker.config());
+    running.until_up().await;
+    let cluster = &running.cluster;
+    let before = broker.count(ApiKey::Metadata);
+    for _ in 0..5 {
+        assert!(matches!(cluster.find_topic("late").await, Lookup::Absent));
+        let by_id = cluster.find_topic_by_id(Uuid::from_u128(8)).await;
+        assert!(matches!(by_id, Lookup::Absent));
+        assert_eq!(cluster.find_node(5).await, None);
+    }
+    assert_eq!(broker.count(ApiKey::Metadata) - before, 3);
+    broker.put("late", 8, None);
+    tokio::time::sleep(Duration::from_millis(1_050)).await;
+    assert!(matches!(cluster.find_topic("late").await, Lookup::Found(_)));
+}
+
+#[tokio::test]
+async fn names_that_no_topic_can_bear_are_not_asked_for() {
+    let broker = Scripted::start().await;
+    let running = run(&broker.config());
+    running.until_up().await;
+    let before = broker.count(ApiKey::Metadata);
+    for name in [String::new(), "x".repeat(250)] {
+        let found = running.cluster.find_topic(&name).await;
+        assert!(matches!(found, Lookup::Absent));
+    }
+    let nil = running.cluster.find_topic_by_id(Uuid::nil()).await;
+    assert!(matches!(nil, Lookup::Absent));
+    assert_eq!(broker.count(ApiKey::Metadata), before);
+}
+
+#[tokio::test]
+async fn a_deleted_topic_leaves_and_one_created_again_is_another() {
+    let broker = Scripted::start().await;
+    broker.put("orders", 1, None);
+    broker.put("gone", 2, None);
+    let mut config = broker.config();
+    config.cluster.refresh_interval = Duration::from_millis(30);
+    let running = run(&config);
+    running.until_up().await;
+    let cluster = &running.cluster;
+    let (orders, gone) = (
+        cluster.topic("orders").unwrap(),
+        cluster.topic("gone").unwrap(),
+    );
+    broker.world.lock().unwrap().topics.remove("gone");
+    broker.put("orders", 11, Some(5));
+    running
+        .until("both changes", |cluster| {
+            let again = cluster.topic_by_id(Uuid::from_u128(11));
+            again.is_some_and(|topic| topic.batch_limit().is_some())
+                && cluster.topic("gone").is_none()
+        })
+        .await;
+    assert!(gone.is_retired() && orders.is_retired());
+    assert!(cluster.topic_by_id(Uuid::from_u128(1)).is_none());
+    assert!(cluster.topic_by_id(Uuid::from_u128(2)).is_none());
+    let again = cluster.topic("orders").unwrap();
+    assert!(!again.is_retired());
+    assert_eq!(again.batch_limit(), Some((5, Source::Topic)));
+    assert_eq!(orders.batch_limit(), Some((1_048_588, Source::Broker)));
+    let reading = cluster.read_limits(&orders, None, FIVE_SECONDS).await;
+    assert_eq!(reading, Err(LimitsUnread::Gone));
+}
+
+#[tokio::test]
+async fn without_the_right_to_describe_it_keeps_working_and_names_the_acl() {
+    let broker = Scripted::start().await;
+    broker.put("orders", 1, None);
+    broker.world.lock().unwrap().is_forbidden = true;
+    let mut config = broker.config();
+    config.cluster.admin_sasl = Some(plain("gate"));
+    let running = run(&config);
+    running.until_up().await;
+    let cluster = &running.cluster;
+    let missing = cluster.status().missing_rights.unwrap();
+    assert!(
+        missing.contains("1 of 1 topics") && missing.contains("--allow-principal 'User:gate'"),
+        "{missing}"
+    );
+    let topic = cluster.topic("orders").unwrap();
+    assert_eq!(topic.batch_limit(), None);
+    let reading = cluster.read_limits(&topic, Some(1), FIVE_SECONDS).await;
+    assert_eq!(reading, Err(LimitsUnread::Forbidden));
+}
+
+#[tokio::test]
+async fn a_broker_outside_the_node_ports_is_reported() {
+    let broker = Scripted::start().await;
+    let far = (12, broker.address.clone());
+    broker.world.lock().unwrap().nodes.push(far);
+    let running = run(&broker.config());
+    running.until_up().await;
+    assert_eq!(running.cluster.status().nodes_outside, [12]);
+}
+
+#[tokio::test]
+async fn what_sessions_saw_is_known_too() {
+    let config = scripted::config(&[nowhere()]);
+    let cluster = Cluster::new(&config, Connector::new(&config.cluster).unwrap());
+    let address = HostPort {
+        host: "b3".to_owned(),
+        port: 9092,
+    };
+    cluster.learn_node(3, address.clone());
+    cluster.learn_node(33, address.clone());
+    cluster.learn_topic("orders", Uuid::from_u128(4), false, 6);
+    assert_eq!(cluster.node_address(3), Some(address));
+    assert_eq!(cluster.status().nodes_outside, [33]);
+    let topic = cluster.topic_by_id(Uuid::from_u128(4)).unwrap();
+    assert_eq!((&*topic.name, topic.partitions()), ("orders", Some(6)));
+    assert!(matches!(
+        cluster.find_topic("orders").await,
+        Lookup::Found(_)
+    ));
+}
+
+#[tokio::test]
+async fn a_connection_that_the_broker_closed_meanwhile_is_replaced() {
+    let broker = Scripted::with_tricks({
+        let turn = std::sync::atomic::AtomicUsize::new(0);
+        move |asked| {
+            let count = || turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            // The poll's first, then the desk's first; then the desk's connection breaks once.
+            (asked.api == ApiKey::DescribeConfigs && count() == 2).then_some(Reply::Close)
+        }
+    })
+    .await;
+    broker.put("orders", 1, None);
+    let running = run(&broker.config());
+    running.until_up().await;
+    let topic = running.cluster.topic("orders").unwrap();
+    for _ in 0..2 {
+        let reading = running.cluster.read_limits(&topic, Some(1), NOW).await;
+        reading.unwrap();
+    }
+    assert_eq!(broker.count(ApiKey::DescribeConfigs), 4);
+}
+
+#[tokio::test]
+async fn kafka_down_is_said_and_kafka_back_is_seen() {
+    let broker = Scripted::start().await;
+    broker.put("orders", 1, None);
+    let mut config = broker.config();
+    config.cluster.refresh_interval = Duration::from_millis(50);
+    let port = broker.address.port;
+    let running = run(&config);
+    running.until_up().await;
+    drop(broker);
+    running
+        .until("down", |cluster| !cluster.status().is_up)
+        .await;
+    running
+        .until("unreached", |cluster| !cluster.is_reached())
+        .await;
+    let error = running.cluster.status().error.unwrap();
+    assert!(error.contains(&format!("127.0.0.1:{port}")), "{error}");
+    // What was learned stays.
+    let orders = running.cluster.topic("orders").unwrap();
+    assert!(orders.batch_limit().is_some());
+    assert_eq!(
+        running.cluster.read_limits(&orders, Some(1), NOW).await,
+        Err(LimitsUnread::Unreachable)
+    );
+    let broker = Scripted::at(port, |_| None).await;
+    broker.put("orders", 1, None);
+    running.until_up().await;
+    assert!(running.cluster.is_reached());
+}
+
+#[tokio::test]
+async fn silence_ends_at_the_deadline() {
+    let broker = Scripted::with_tricks(when(ApiKey::DescribeConfigs, || Reply::Silence)).await;
+    broker.put("orders", 1, None);
+    let running = run(&broker.config());
+    running
+        .until("the topic", |cluster| cluster.topic("orders").is_some())
+        .await;
+    let topic = running.cluster.topic("orders").unwrap();
+    let began = Instant::now();
+    let reading = running
+        .cluster
+        .read_limits(&topic, Some(1), FIVE_SECONDS)
+        .await;
+    assert_eq!(reading, Err(LimitsUnread::Unreachable));
+    let took = began.elapsed();
+    assert!(
+        took >= Duration::from_millis(1_900) && took < Duration::from_secs(4),
+        "{took:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_silent_first_bootstrap_server_does_not_hide_the_second() {
+    let silent = Scripted::with_tricks(|_| Some(Reply::Silence)).await;
+    let good = Scripted::start().await;
+    good.put("orders", 1, None);
+    let config = scripted::config(&[silent.address.clone(), good.address.clone()]);
+    let running = run(&config);
+    let found = running.cluster.find_topic("orders").await;
+    assert!(matches!(found, Lookup::Found(_)), "{found:?}");
+}
+
+#[tokio::test]
+async fn impossible_counts_are_refused_before_anything_is_made_of_them() {
+    let huge_varint: &[u8] = &[0xff, 0xff, 0xff, 0xff, 0x0f];
+    for (api, body) in [
+        // Error code, then a compact array of 4 G API keys.
+        (ApiKey::ApiVersions, [&[0, 0], huge_varint].concat()),
+        // Throttle time, then as many brokers.
+        (ApiKey::Metadata, [&[0; 4], huge_varint].concat()),
+        // Throttle time, then as many results.
+        (ApiKey::DescribeConfigs, [&[0; 4], huge_varint].concat()),
+        // Throttle time, one result without error or name, then as many configs.
+        (
+            ApiKey::DescribeConfigs,
+            [&[0; 4], &[2, 0, 0, 0, 2, 1][..], huge_varint].concat(),
+        ),
+    ] {
+        let error = first_error(when(api, move || Reply::Body(Bytes::from(body.clone())))).await;
+        assert!(error.contains("impossible_count"), "{api:?}: {error}");
+    }
+}
+
+#[test]
+fn every_cut_of_a_sound_answer_is_refused() {
+    for version in 1..=4 {
+        let answer = scripted::describe_configs_answer(version);
+        let check = |body: &[u8]| check_shape(ApiKey::DescribeConfigs, version, body);
+        assert_eq!(check(&answer), Ok(()));
+        for cut in 0..answer.len() {
+            assert!(check(&answer[..cut]).is_err(), "v{version}, {cut} bytes");
+        }
+    }
+    for version in 10..=13 {
+        let answer = scripted::metadata_answer(version);
+        let whole = Metadata::check(answer.clone(), version).unwrap();
+        assert_eq!((whole.nodes().len(), whole.topics_count()), (1, 1));
+        for cut in 0..answer.len() {
+            let check = Metadata::check(answer.slice(..cut), version);
+            assert!(check.is_err(), "v{version}, {cut} bytes");
+        }
+    }
+}
+
+#[tokio::test]
+async fn half_a_frame_is_a_closed_connection() {
+    for half in [vec![0, 0], vec![0, 0, 3, 232, 1, 2, 3]] {
+        let error = first_error(when(ApiKey::Metadata, move || Reply::Last(half.clone()))).await;
+        assert!(error.contains("closed the connection"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_to_another_request_is_refused() {
+    let error = first_error(|asked| {
+        (asked.api == ApiKey::Metadata).then(|| {
+            let mut frame = vec![0, 0, 0, 5];
+            frame.put_i32(asked.correlation_id + 1);
+            frame.push(0);
+            Reply::Raw(frame)
+        })
+    })
+    .await;
+    assert!(error.contains("unexpected_correlation_id"), "{error}");
+}
+
+#[tokio::test]
+async fn a_frame_longer_than_is_taken_is_refused_at_its_length() {
+    for (prefix, hint) in [
+        (vec![0x7f, 0xff, 0xff, 0xff], "too_long"),
+        (vec![0xff, 0xff, 0xff, 0xff], "too_long"),
+        // A TLS alert, and a web server.
+        (vec![0x15, 3, 3, 0, 2, 2, 70], "cluster.tls"),
+        (b"HTTP/1.1 400 Bad Request".to_vec(), "HTTP server"),
+    ] {
+        let error = first_error(when(ApiKey::ApiVersions, move || {
+            Reply::Raw(prefix.clone())
+        }))
+        .await;
+        assert!(error.contains(hint), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_close_instead_of_an_answer_comes_with_its_usual_reason() {
+    let error = first_error(when(ApiKey::Metadata, || Reply::Close)).await;
+    assert!(error.contains("cluster.admin.sasl missing"), "{error}");
+    let error = first_error(when(ApiKey::ApiVersions, || Reply::Close)).await;
+    assert!(error.contains("cluster.tls missing"), "{error}");
+}
+
+#[tokio::test]
+async fn a_session_is_authenticated_anew_before_it_ends() {
+    let broker = Scripted::start().await;
+    broker.put("orders", 1, None);
+    broker.world.lock().unwrap().session_lifetime_ms = 400;
+    let mut config = broker.config();
+    config.cluster.admin_sasl = Some(plain("gate"));
+    let running = run(&config);
+    running.until_up().await;
+    let topic = running.cluster.topic("orders").unwrap();
+    let read = || running.cluster.read_limits(&topic, Some(1), NOW);
+    read().await.unwrap();
+    let before = broker.count(ApiKey::SaslAuthenticate);
+    read().await.unwrap();
+    assert_eq!(broker.count(ApiKey::SaslAuthenticate), before);
+    tokio::time::sleep(Duration::from_millis(350)).await;
+    read().await.unwrap();
+    assert_eq!(broker.count(ApiKey::SaslAuthenticate), before + 1);
+    // The same connection: no new greeting.
+    assert_eq!(broker.count(ApiKey::ApiVersions), 2);
+}
+
+#[test]
+fn a_topic_takes_no_more_than_112_bytes_beside_its_name() {
+    let counters = 2 * size_of::<usize>();
+    assert!(size_of::<super::Topic>() + counters <= 112);
+}
+
+#[test]
+fn its_futures_may_cross_threads() {
+    fn crosses(_: impl Send) {}
+    let config = scripted::config(&[nowhere()]);
+    let cluster = Cluster::new(&config, Connector::new(&config.cluster).unwrap());
+    let topic = Arc::new(super::Topic::new(Arc::from("orders"), Uuid::nil(), false));
+    crosses(cluster.run(CancellationToken::new()));
+    crosses(cluster.find_topic("orders"));
+    crosses(cluster.read_limits(&topic, None, NOW));
+    crosses(cluster.find_node(1));
+}
+
+fn nowhere() -> HostPort {
+    HostPort {
+        host: "127.0.0.1".to_owned(),
+        port: 1,
+    }
+}
+
+fn plain(username: &str) -> Sasl {
+    Sasl {
+        mechanism: SaslMechanism::Plain,
+        username: username.to_owned(),
+        password: "secret".to_owned(),
+    }
+}
