@@ -1,0 +1,78 @@
+# Sourced by the other scripts, never run. Bash.
+
+# need TOOL PACKAGE...   makes sure that a tool is there: installs it from the system's packages when that is
+# possible without asking (root and apt-get), else says exactly what to install and ends.
+
+need() {
+  local tool=$1; shift
+  command -v "$tool" >/dev/null 2>&1 && return 0
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    echo "$tool is missing: installing $* from the system's packages" >&2
+    {
+      DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" ||
+        { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
+    } >&2 </dev/null || { echo "could not install $*" >&2; exit 2; }
+    command -v "$tool" >/dev/null 2>&1 && return 0
+  fi
+  echo "sizegate's scripts need '$tool'. Install it and run again, for example:" >&2
+  echo "  Debian, Ubuntu:  sudo apt-get install $*" >&2
+  case $tool in
+    java | javac) echo "  any system:      a JDK, 17 or newer, on the PATH" >&2 ;;
+    mvn) echo "  any system:      Apache Maven 3.8 or newer on the PATH" >&2 ;;
+    node | npm) echo "  any system:      Node.js 20 or newer on the PATH" >&2 ;;
+    python3) echo "  any system:      Python 3.9 or newer with venv on the PATH" >&2 ;;
+    go) echo "  any system:      Go 1.24 or newer on the PATH" >&2 ;;
+    cargo) echo "  any system:      Rust 1.95 or newer from https://rustup.rs" >&2 ;;
+  esac
+  exit 2
+}
+
+# A JDK (java and javac), 17 or newer: brokers of Kafka 4 are compiled for 17.
+need_java() {
+  need java default-jdk-headless
+  need javac default-jdk-headless
+  local major
+  major=$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -1)
+  if [ "${major:-0}" -lt 17 ]; then
+    echo "Java ${major:-?} is on the PATH; Kafka 4 needs 17 or newer (Debian, Ubuntu: openjdk-17-jdk-headless)" >&2
+    exit 2
+  fi
+}
+
+# free_ports N   prints the first of N ports in a row on which nobody listens on 127.0.0.1. They lie below the
+# range the kernel gives to outgoing connections, so that no client can sit on one between now and its use.
+free_ports() {
+  local count=$1 first port free
+  while true; do
+    first=$((20000 + (RANDOM * 32768 + RANDOM) % 11000))
+    free=yes
+    for ((port = first; port < first + count; port++)); do
+      if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then free=no && break; fi
+    done
+    [ $free = yes ] && echo "$first" && return 0
+  done
+}
+
+# wait_for_line FILE TEXT PID   until TEXT stands in FILE; fails when process PID ends first, or after 300 s.
+wait_for_line() {
+  local file=$1 text=$2 pid=$3 end=$((SECONDS + 300))
+  until grep -q -F -- "$text" "$file" 2>/dev/null; do
+    if ! kill -0 "$pid" 2>/dev/null || [ $SECONDS -ge $end ]; then
+      echo "waited for '$text' in vain; the end of $file:" >&2
+      tail -30 "$file" >&2 || true
+      return 1
+    fi
+    sleep 0.05
+  done
+}
+
+# end_process PID   SIGTERM, ten seconds, SIGKILL.
+end_process() {
+  local pid=$1 i
+  kill "$pid" 2>/dev/null || return 0
+  for ((i = 0; i < 200; i++)); do
+    kill -0 "$pid" 2>/dev/null || return 0
+    sleep 0.05
+  done
+  kill -9 "$pid" 2>/dev/null || true
+}

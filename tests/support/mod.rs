@@ -1,0 +1,50 @@
+//! What the integration tests stand on: real brokers, the proxy as a process, a raw client that says exactly the
+//! bytes a test wants, and real clients as programs. Nothing here asserts anything about sizegate.
+//!
+//! It is a module of each test binary (`mod support;`), so it is named `mod.rs`: `tests/support.rs` would be a
+//! test binary of its own. Whatever a test starts ends with it, also when it panics or is interrupted
+//! ([`process`]).
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
+
+pub mod admin;
+pub mod batch;
+pub mod certs;
+pub mod client;
+pub mod http;
+pub mod kafka;
+pub mod ports;
+pub mod process;
+pub mod programs;
+pub mod sizegate;
+
+use std::time::{Duration, Instant};
+
+pub use batch::{Record, batch, batch_of_bytes};
+pub use client::{Answer, Connection, ErrorKind, Part, Topic};
+pub use kafka::{Kafka, KafkaOptions};
+pub use programs::Program;
+pub use sizegate::Sizegate;
+
+/// The Kafka releases that every behaviour is tested against.
+pub const KAFKA_VERSIONS: [&str; 2] = ["4.3.0", "4.4.0"];
+
+/// Asks `probe` again and again until it answers `Some`.
+///
+/// Panics with `what` after `limit`, which is a guard against hanging and no measure: give it tens of seconds,
+/// test machines are slow at times.
+pub fn eventually<T>(limit: Duration, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A name that no other test uses: `stem-xxxxxxxx`.
+pub fn unique(stem: &str) -> String {
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    format!("{stem}-{}", &id[..8])
+}
