@@ -1,0 +1,351 @@
+//! Owns the requests a client sends: real, well-formed Produce frames, encoded once, sent many times.
+//!
+//! A frame is a whole request with its length prefix. Batches are magic 2 with a right CRC, uncompressed.
+
+use uuid::Uuid;
+
+/// The topic every frame is for.
+pub const TOPIC: &str = "bench";
+
+/// Its id.
+pub const TOPIC_ID: Uuid = Uuid::from_u128(0x6265_6e63_6800_4000_8000_0000_0000_0001);
+
+/// Partitions of [`TOPIC`].
+pub const PARTITIONS: i32 = 8;
+
+/// How large a record's value is where the batch has room: a usual event.
+const VALUE_BYTES: usize = 1000;
+
+const BATCH_HEADER_BYTES: usize = 61;
+
+/// 2024-01-01; any time does.
+const TIMESTAMP_MS: i64 = 1_704_067_200_000;
+
+/// What the records' values hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Content {
+    /// Bytes that do not compress.
+    Random,
+    /// JSON lines.
+    Json,
+}
+
+/// How a Produce names its topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Version {
+    /// By name.
+    #[value(name = "9")]
+    V9,
+    /// By topic id.
+    #[value(name = "13")]
+    V13,
+}
+
+impl Version {
+    const fn number(self) -> i16 {
+        match self {
+            Self::V9 => 9,
+            Self::V13 => 13,
+        }
+    }
+}
+
+/// Frames in a row, correlation ids 0, 1, 2, …, so that many of them are one slice.
+pub struct Ring {
+    bytes: Vec<u8>,
+    frame_bytes: usize,
+    count: usize,
+    version: Version,
+}
+
+impl Ring {
+    /// `count` Produce frames (acks all), each with one batch of `batch_bytes` wire bytes; partitions take turns.
+    pub fn produce(count: usize, batch_bytes: usize, version: Version, content: Content) -> Self {
+        let mut bytes = Vec::new();
+        for n in 0..count {
+            let batch = batch(batch_bytes, content, n as u64);
+            let partition = (n as i32) % PARTITIONS;
+            bytes.extend_from_slice(&produce(n as i32, partition, version, &batch));
+        }
+        let frame_bytes = bytes.len() / count;
+        assert_eq!(frame_bytes * count, bytes.len(), "frames differ in size");
+        Self {
+            bytes,
+            frame_bytes,
+            count,
+            version,
+        }
+    }
+
+    /// Bytes of one frame, prefix included.
+    pub const fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    /// How they name the topic.
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Frames before the ids begin again.
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// At most `wanted` frames from the n-th on, in one slice; fewer where the ring ends.
+    pub fn frames(&self, nth: usize, wanted: usize) -> &[u8] {
+        let end = (nth + wanted).min(self.count);
+        &self.bytes[nth * self.frame_bytes..end * self.frame_bytes]
+    }
+}
+
+/// ApiVersions v3, as a client says hello.
+pub fn api_versions() -> Vec<u8> {
+    let mut body = header(18, 3, 0);
+    compact_string(&mut body, "loopback");
+    compact_string(&mut body, "1.0.0");
+    body.push(0);
+    framed(&body)
+}
+
+/// Produce with one batch for one partition, acks −1.
+pub fn produce(correlation_id: i32, partition: i32, version: Version, batch: &[u8]) -> Vec<u8> {
+    let mut body = header(0, version.number(), correlation_id);
+    body.push(0); // transactional_id: null
+    body.extend_from_slice(&(-1i16).to_be_bytes());
+    body.extend_from_slice(&30_000i32.to_be_bytes());
+    body.push(2); // one topic
+    match version {
+        Version::V9 => compact_string(&mut body, TOPIC),
+        Version::V13 => body.extend_from_slice(TOPIC_ID.as_bytes()),
+    }
+    body.push(2); // one partition
+    body.extend_from_slice(&partition.to_be_bytes());
+    unsigned_varint(&mut body, batch.len() as u64 + 1);
+    body.extend_from_slice(batch);
+    body.extend_from_slice(&[0, 0, 0]); // tags: partition, topic, request
+    framed(&body)
+}
+
+/// A magic-2 batch of exactly `batch_bytes` wire bytes (one less where a varint's growth skips that size).
+pub fn batch(batch_bytes: usize, content: Content, seed: u64) -> Vec<u8> {
+    let mut source = Source::new(content, seed);
+    let mut records = Vec::with_capacity(batch_bytes);
+    let room = batch_bytes.saturating_sub(BATCH_HEADER_BYTES);
+    let mut count = 0i32;
+    while records.len() < room {
+        let left = room - records.len();
+        // The last two share what is left, so that none gets a sliver.
+        let value_bytes = if left > 2 * (VALUE_BYTES + 16) {
+            VALUE_BYTES
+        } else if left > VALUE_BYTES + 16 {
+            left / 2
+        } else {
+            largest_value(left, count)
+        };
+        let is_last = left <= VALUE_BYTES + 16;
+        record(&mut records, count, &source.value(value_bytes));
+        count += 1;
+        if is_last {
+            break;
+        }
+    }
+    sealed(&records, count, 0)
+}
+
+/// The largest value whose record fits into `left` bytes.
+fn largest_value(left: usize, offset_delta: i32) -> usize {
+    (0..=left)
+        .rev()
+        .find(|value_bytes| record_bytes(*value_bytes, offset_delta) <= left)
+        .unwrap_or(0)
+}
+
+fn record_bytes(value_bytes: usize, offset_delta: i32) -> usize {
+    let body = record_body_bytes(value_bytes, offset_delta);
+    varint_bytes(body as i64) + body
+}
+
+fn record_body_bytes(value_bytes: usize, offset_delta: i32) -> usize {
+    // attributes, timestamp delta 0, offset delta, null key, value, no headers
+    1 + 1
+        + varint_bytes(offset_delta.into())
+        + 1
+        + varint_bytes(value_bytes as i64)
+        + value_bytes
+        + 1
+}
+
+fn record(out: &mut Vec<u8>, offset_delta: i32, value: &[u8]) {
+    varint(out, record_body_bytes(value.len(), offset_delta) as i64);
+    out.push(0);
+    out.push(0);
+    varint(out, offset_delta.into());
+    varint(out, -1);
+    varint(out, value.len() as i64);
+    out.extend_from_slice(value);
+    varint(out, 0);
+}
+
+/// Header and records (compressed already, where `attributes` says so), length and CRC right.
+fn sealed(records: &[u8], count: i32, attributes: i16) -> Vec<u8> {
+    let mut crced = Vec::with_capacity(records.len() + 40);
+    crced.extend_from_slice(&attributes.to_be_bytes());
+    crced.extend_from_slice(&(count - 1).to_be_bytes());
+    crced.extend_from_slice(&TIMESTAMP_MS.to_be_bytes());
+    crced.extend_from_slice(&TIMESTAMP_MS.to_be_bytes());
+    crced.extend_from_slice(&(-1i64).to_be_bytes()); // producer_id
+    crced.extend_from_slice(&(-1i16).to_be_bytes()); // producer_epoch
+    crced.extend_from_slice(&(-1i32).to_be_bytes()); // base_sequence
+    crced.extend_from_slice(&count.to_be_bytes());
+    crced.extend_from_slice(records);
+    let mut batch = Vec::with_capacity(crced.len() + 21);
+    batch.extend_from_slice(&0i64.to_be_bytes());
+    batch.extend_from_slice(&(crced.len() as i32 + 9).to_be_bytes());
+    batch.extend_from_slice(&(-1i32).to_be_bytes()); // partition_leader_epoch
+    batch.push(2);
+    batch.extend_from_slice(&crc32c::crc32c(&crced).to_be_bytes());
+    batch.extend_from_slice(&crced);
+    batch
+}
+
+/// Request header v2.
+fn header(api_key: i16, version: i16, correlation_id: i32) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.extend_from_slice(&api_key.to_be_bytes());
+    body.extend_from_slice(&version.to_be_bytes());
+    body.extend_from_slice(&correlation_id.to_be_bytes());
+    let client_id = "loopback";
+    body.extend_from_slice(&(client_id.len() as i16).to_be_bytes());
+    body.extend_from_slice(client_id.as_bytes());
+    body.push(0);
+    body
+}
+
+fn framed(body: &[u8]) -> Vec<u8> {
+    let mut frame = (body.len() as u32).to_be_bytes().to_vec();
+    frame.extend_from_slice(body);
+    frame
+}
+
+fn compact_string(out: &mut Vec<u8>, text: &str) {
+    unsigned_varint(out, text.len() as u64 + 1);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn varint(out: &mut Vec<u8>, value: i64) {
+    unsigned_varint(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+fn varint_bytes(value: i64) -> usize {
+    let mut out = Vec::new();
+    varint(&mut out, value);
+    out.len()
+}
+
+fn unsigned_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Makes values. Seeded: the same frames in every run.
+struct Source {
+    content: Content,
+    state: u64,
+}
+
+impl Source {
+    const fn new(content: Content, seed: u64) -> Self {
+        Self {
+            content,
+            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1),
+        }
+    }
+
+    /// splitmix64
+    const fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn value(&mut self, bytes: usize) -> Vec<u8> {
+        let mut value = Vec::with_capacity(bytes + 128);
+        while value.len() < bytes {
+            match self.content {
+                Content::Random => value.extend_from_slice(&self.next().to_le_bytes()),
+                Content::Json => {
+                    let (id, amount) = (self.next() % 1_000_000, self.next() % 100_000);
+                    let line = format!(
+                        "{{\"id\":{id},\"kind\":\"order_placed\",\"currency\":\"EUR\",\"amount_cents\":{amount},\"note\":\"thank you\"}}\n"
+                    );
+                    value.extend_from_slice(line.as_bytes());
+                }
+            }
+        }
+        value.truncate(bytes);
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_the_bytes_it_was_asked_for() {
+        for wanted in [1024, 16 << 10, 64 << 10, 1 << 20] {
+            for content in [Content::Random, Content::Json] {
+                let batch = batch(wanted, content, 7);
+                assert!((wanted - 1..=wanted).contains(&batch.len()), "{wanted}");
+                let declared = i32::from_be_bytes(batch[8..12].try_into().unwrap());
+                assert_eq!(declared as usize + 12, batch.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_decoder_of_others_reads_the_records_of_a_batch() {
+        use kafka_protocol::records::RecordBatchDecoder;
+        let bytes = batch(64 << 10, Content::Json, 3);
+        let mut buffer = bytes::Bytes::from(bytes);
+        // It checks the CRC, too.
+        let set = RecordBatchDecoder::decode(&mut buffer).unwrap();
+        assert!(set.records.len() > 60);
+        assert!(
+            set.records
+                .iter()
+                .all(|r| r.value.as_ref().unwrap().len() > 300)
+        );
+    }
+
+    #[test]
+    fn a_decoder_of_others_reads_both_versions_of_the_request() {
+        use kafka_protocol::messages::{ProduceRequest, RequestHeader};
+        use kafka_protocol::protocol::Decodable;
+        let batch = batch(1024, Content::Random, 1);
+        for version in [Version::V9, Version::V13] {
+            let frame = produce(41, 5, version, &batch);
+            let mut rest = bytes::Bytes::from(frame).slice(4..);
+            let header = RequestHeader::decode(&mut rest, 2).unwrap();
+            assert_eq!(header.correlation_id, 41);
+            let request = ProduceRequest::decode(&mut rest, version.number()).unwrap();
+            assert!(rest.is_empty());
+            let topic = &request.topic_data[0];
+            match version {
+                Version::V9 => assert_eq!(topic.name.as_str(), TOPIC),
+                Version::V13 => assert_eq!(topic.topic_id, TOPIC_ID),
+            }
+            assert_eq!(topic.partition_data[0].index, 5);
+            assert_eq!(
+                topic.partition_data[0].records.as_ref().unwrap(),
+                &batch[..]
+            );
+        }
+    }
+}

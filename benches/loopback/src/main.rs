@@ -1,0 +1,221 @@
+//! loopback: sizegate beside HAProxy and a direct connection, on one machine, in one run.
+//!
+//! [`frames`] makes what clients send, [`load`] sends it, [`sink`] answers it; [`peers`] are what lies between.
+//! [`rounds`] measures, [`idle`] weighs silent connections, [`report`] writes. README.md in `benches` says how
+//! to read the figures.
+
+mod frames;
+mod idle;
+mod load;
+mod peers;
+mod process;
+mod report;
+mod rounds;
+mod sink;
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use frames::{Content, Ring, Version};
+use load::Clients;
+use peers::{Kind, Peer, Programs};
+use report::{Environment, Report};
+use rounds::Plan;
+use sink::Sink;
+
+#[derive(Parser)]
+#[command(about, version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The whole comparison.
+    Run(RunArgs),
+    /// Only the sink, until it is ended: for trying things by hand.
+    Sink {
+        /// Where to listen.
+        #[arg(long, default_value = "127.0.0.1:0")]
+        bind: SocketAddr,
+    },
+    /// Only the load, against what listens at an address: for profiling by hand.
+    Load(LoadArgs),
+}
+
+#[derive(Args)]
+struct RunArgs {
+    /// HAProxy's program.
+    #[arg(long, default_value = "haproxy")]
+    haproxy: PathBuf,
+    /// sizegate's program; left out of the comparison if not given.
+    #[arg(long)]
+    sizegate: Option<PathBuf>,
+    /// Threads of each proxy; as many as there are CPUs if not given.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Rounds.
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+    /// Milliseconds measured per cell.
+    #[arg(long, default_value_t = 1000)]
+    measure_ms: u64,
+    /// 3 rounds of 400 ms.
+    #[arg(long)]
+    quick: bool,
+    /// Connections whose memory is weighed; 0 leaves that out.
+    #[arg(long, default_value_t = 2000)]
+    idle_connections: usize,
+    /// Version of Produce: 9 names the topic, 13 bears its id.
+    #[arg(long, value_enum, default_value = "13")]
+    version: Version,
+    /// What the records hold.
+    #[arg(long, value_enum, default_value = "json")]
+    content: Content,
+    /// Where configs, logs, report.json and report.md go.
+    #[arg(long)]
+    directory: PathBuf,
+}
+
+#[derive(Args)]
+struct LoadArgs {
+    /// Whom to load.
+    address: SocketAddr,
+    #[arg(long, default_value_t = 4)]
+    connections: usize,
+    #[arg(long, default_value_t = 8)]
+    depth: usize,
+    /// Wire bytes of a batch.
+    #[arg(long, default_value_t = 16384)]
+    batch_bytes: usize,
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    #[arg(long, default_value_t = u64::MAX)]
+    max_requests: u64,
+    #[arg(long, value_enum, default_value = "13")]
+    version: Version,
+    #[arg(long, value_enum, default_value = "json")]
+    content: Content,
+}
+
+fn main() -> ExitCode {
+    match start() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("loopback: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn start() -> io::Result<()> {
+    match Cli::parse().command {
+        Command::Run(args) => run(args),
+        Command::Sink { bind } => {
+            let sink = Sink::start(bind, sink_workers()?)?;
+            println!("{}", sink.address());
+            loop {
+                thread::park();
+            }
+        }
+        Command::Load(args) => load(&args),
+    }
+}
+
+fn run(args: RunArgs) -> io::Result<()> {
+    fs::create_dir_all(&args.directory)?;
+    let programs = Programs {
+        haproxy: args.haproxy,
+        sizegate: args.sizegate,
+        threads: match args.threads {
+            Some(threads) => threads,
+            None => thread::available_parallelism()?.get(),
+        },
+        directory: args.directory,
+    };
+    let plan = Plan {
+        rounds: if args.quick { 3 } else { args.rounds },
+        measure: Duration::from_millis(if args.quick { 400 } else { args.measure_ms }),
+        warm_up: Duration::from_millis(100),
+        version: args.version,
+        content: args.content,
+    };
+    let environment = Environment::of(&programs, &plan);
+    let kinds = programs.kinds();
+    let sink = Sink::start(SocketAddr::from(([127, 0, 0, 1], 0)), sink_workers()?)?;
+
+    let peers = kinds
+        .iter()
+        .map(|kind| Peer::start(*kind, &programs, sink.address()))
+        .collect::<io::Result<Vec<_>>>()?;
+    for peer in &peers {
+        let Some(pid) = peer.pid() else { continue };
+        eprintln!(
+            "{} listens on {}: process {pid}, {} threads",
+            peer.kind.label(),
+            peer.address,
+            process::threads(pid)?
+        );
+    }
+    let samples = rounds::run(&plan, &peers, &sink, |round| {
+        eprintln!("round {} of {}", round + 1, plan.rounds);
+    })?;
+    drop(peers);
+
+    let mut idle = Vec::new();
+    for kind in kinds.iter().filter(|kind| **kind != Kind::Direct) {
+        if args.idle_connections > 0 {
+            idle.push(idle::measure(
+                *kind,
+                &programs,
+                &sink,
+                plan.version,
+                args.idle_connections,
+            )?);
+        }
+    }
+    let report = Report::new(environment, &kinds, samples, idle);
+    let markdown = report.markdown();
+    fs::write(programs.directory.join("report.md"), &markdown)?;
+    let json = serde_json::to_vec_pretty(&report)?;
+    fs::write(programs.directory.join("report.json"), json)?;
+    print!("{markdown}");
+    Ok(())
+}
+
+fn load(args: &LoadArgs) -> io::Result<()> {
+    let count = ((2 << 20) / args.batch_bytes).clamp(8, 64);
+    let ring = Arc::new(Ring::produce(
+        count,
+        args.batch_bytes,
+        args.version,
+        args.content,
+    ));
+    let mut clients = Clients::connect(args.address, args.connections)?;
+    let time = Duration::from_secs(args.seconds);
+    let outcome = clients.run(&ring, args.depth, time, args.max_requests)?;
+    let seconds = outcome.elapsed.as_secs_f64();
+    println!(
+        "{} requests, {:.3} GB/s, {:.0} req/s, p50 {:.1} µs, p99 {:.1} µs",
+        outcome.requests,
+        outcome.bytes as f64 / 1e9 / seconds,
+        outcome.requests as f64 / seconds,
+        outcome.latency_us(0.5),
+        outcome.latency_us(0.99),
+    );
+    Ok(())
+}
+
+/// One, and one more for every four CPUs: the sink must not be what is measured, nor crowd out the proxy.
+fn sink_workers() -> io::Result<usize> {
+    Ok(1 + thread::available_parallelism()?.get() / 4)
+}

@@ -1,0 +1,219 @@
+//! The ways to the sink that are compared: direct, through HAProxy, through sizegate.
+//!
+//! Invariant: a peer that started is listening on its own port, seen in /proc, and ends when it is dropped.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::frames::TOPIC;
+use crate::process;
+
+const START_DEADLINE: Duration = Duration::from_secs(15);
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Direct,
+    Haproxy,
+    Sizegate,
+}
+
+impl Kind {
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Haproxy => "haproxy",
+            Self::Sizegate => "sizegate",
+        }
+    }
+}
+
+/// Where the proxies are, and how many threads each gets.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    pub haproxy: PathBuf,
+    pub sizegate: Option<PathBuf>,
+    pub threads: usize,
+    /// Written configs and logs go here.
+    pub directory: PathBuf,
+}
+
+impl Programs {
+    /// What can be compared.
+    pub fn kinds(&self) -> Vec<Kind> {
+        let mut kinds = vec![Kind::Direct, Kind::Haproxy];
+        kinds.extend(self.sizegate.as_ref().map(|_| Kind::Sizegate));
+        kinds
+    }
+}
+
+/// A way to the sink.
+pub struct Peer {
+    pub kind: Kind,
+    pub address: SocketAddr,
+    child: Option<Child>,
+}
+
+impl Peer {
+    /// Starts it in front of `sink`.
+    pub fn start(kind: Kind, programs: &Programs, sink: SocketAddr) -> io::Result<Self> {
+        let port = match kind {
+            Kind::Direct => {
+                return Ok(Self {
+                    kind,
+                    address: sink,
+                    child: None,
+                });
+            }
+            Kind::Haproxy | Kind::Sizegate => free_ports(3)?,
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let log = programs.directory.join(format!("{}.log", kind.label()));
+        let mut command = match kind {
+            Kind::Sizegate => sizegate(programs, address, sink)?,
+            Kind::Haproxy | Kind::Direct => haproxy(programs, address, sink)?,
+        };
+        let log_file = File::create(&log)?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(log_file.try_clone()?)
+            .stderr(log_file)
+            .spawn()?;
+        let mut peer = Self {
+            kind,
+            address,
+            child: Some(child),
+        };
+        peer.await_ready(&log)?;
+        Ok(peer)
+    }
+
+    /// The proxy's process; none for direct.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Its process listens on its port.
+    pub fn check_port(&self) -> io::Result<()> {
+        let pid = self.pid().unwrap_or_else(std::process::id);
+        if process::listens(pid, self.address.port())? {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "port {} is not that of {} (process {pid})",
+            self.address.port(),
+            self.kind.label()
+        )))
+    }
+
+    fn await_ready(&mut self, log: &Path) -> io::Result<()> {
+        let start = Instant::now();
+        while self.check_port().is_err() {
+            let exited = match &mut self.child {
+                Some(child) => child.try_wait()?,
+                None => None,
+            };
+            if exited.is_some() || start.elapsed() > START_DEADLINE {
+                return Err(io::Error::other(format!(
+                    "{} did not start: {}",
+                    self.kind.label(),
+                    fs::read_to_string(log).unwrap_or_default()
+                )));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// TCP mode, untuned but for the number of threads. (It wants twice `maxconn` descriptors.)
+fn haproxy(programs: &Programs, address: SocketAddr, sink: SocketAddr) -> io::Result<Command> {
+    let config = programs.directory.join("haproxy.cfg");
+    let threads = programs.threads;
+    fs::write(
+        &config,
+        format!(
+            "global
+    nbthread {threads}
+    maxconn 4000
+defaults
+    mode tcp
+    timeout connect 5s
+    timeout client 10m
+    timeout server 10m
+frontend clients
+    bind {address}
+    default_backend sink
+backend sink
+    server sink {sink}
+"
+        ),
+    )?;
+    let mut command = Command::new(&programs.haproxy);
+    command.arg("-db").arg("-f").arg(config);
+    Ok(command)
+}
+
+/// The batch gate on: the learned limit, and a rule's.
+fn sizegate(programs: &Programs, address: SocketAddr, sink: SocketAddr) -> io::Result<Command> {
+    let config = programs.directory.join("sizegate.yaml");
+    let (node_port, admin_port) = (address.port() + 1, address.port() + 2);
+    fs::write(
+        &config,
+        format!(
+            "cluster:
+  bootstrap_servers: [{sink}]
+listener:
+  bind: {address}
+  advertised_host: 127.0.0.1
+  node_ports: {{first: {node_port}, node_ids: \"0\"}}
+limits:
+  batch_bytes: inherit
+rules:
+  - name: bench
+    topics: [\"{TOPIC}*\"]
+    limits: {{batch_bytes: 2MiB}}
+    action: reject
+admin: {{bind: 127.0.0.1:{admin_port}}}
+"
+        ),
+    )?;
+    let program = programs.sizegate.as_ref();
+    let mut command = Command::new(program.ok_or_else(|| io::Error::other("no sizegate"))?);
+    command
+        .arg("run")
+        .arg("--config")
+        .arg(config)
+        .arg("--workers")
+        .arg(programs.threads.to_string());
+    Ok(command)
+}
+
+/// The first of `count` neighbouring ports that nobody listens on. Someone may be faster: the port check sees it.
+fn free_ports(count: u16) -> io::Result<u16> {
+    for _ in 0..100 {
+        let first = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let is_free = |port: Option<u16>| {
+            port.is_some_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        };
+        if (0..count).all(|n| is_free(first.checked_add(n))) {
+            return Ok(first);
+        }
+    }
+    Err(io::Error::other("no free ports"))
+}

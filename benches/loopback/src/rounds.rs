@@ -1,0 +1,172 @@
+//! Interleaved rounds: every peer takes its turn in every cell of every round, and each round begins with another.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::frames::{Content, Ring, Version};
+use crate::load::{Clients, Outcome};
+use crate::peers::{Kind, Peer};
+use crate::process::{self, Cpu};
+use crate::sink::Sink;
+
+/// Sizes of batches, and what they are called.
+pub const SIZES: [(&str, usize); 4] = [
+    ("1 KiB", 1 << 10),
+    ("16 KiB", 16 << 10),
+    ("64 KiB", 64 << 10),
+    ("1 MiB", 1 << 20),
+];
+
+/// (connections, depth)
+pub const LOADS: [(usize, usize); 2] = [(1, 1), (4, 8)];
+
+/// Bytes of frames shared by all connections: enough to be no single hot frame, and to stay out of memory's way.
+const RING_BYTES: usize = 2 << 20;
+
+/// How long and how often.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    pub rounds: usize,
+    pub measure: Duration,
+    pub warm_up: Duration,
+    pub version: Version,
+    pub content: Content,
+}
+
+/// One peer, one cell, one round.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sample {
+    pub peer: &'static str,
+    pub batch: &'static str,
+    pub connections: usize,
+    pub depth: usize,
+    pub round: usize,
+    pub requests: u64,
+    pub bytes: u64,
+    pub seconds: f64,
+    /// Of the proxy's process; 0 for direct.
+    pub cpu_user_seconds: f64,
+    pub cpu_system_seconds: f64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    /// Share of the machine that others used meanwhile.
+    pub foreign_share: f64,
+}
+
+impl Sample {
+    pub fn cpu_seconds_per_gb(&self) -> f64 {
+        (self.cpu_user_seconds + self.cpu_system_seconds) / (self.bytes as f64 / 1e9)
+    }
+
+    pub fn gb_per_second(&self) -> f64 {
+        self.bytes as f64 / 1e9 / self.seconds
+    }
+
+    pub fn requests_per_second(&self) -> f64 {
+        self.requests as f64 / self.seconds
+    }
+}
+
+/// Runs all rounds; `tell` hears of each as it ends.
+pub fn run(
+    plan: &Plan,
+    peers: &[Peer],
+    sink: &Sink,
+    mut tell: impl FnMut(usize),
+) -> io::Result<Vec<Sample>> {
+    let rings: Vec<Arc<Ring>> = SIZES
+        .iter()
+        .map(|(_, batch_bytes)| {
+            let count = (RING_BYTES / batch_bytes).clamp(8, 64);
+            Arc::new(Ring::produce(
+                count,
+                *batch_bytes,
+                plan.version,
+                plan.content,
+            ))
+        })
+        .collect();
+    let mut samples = Vec::new();
+    for round in 0..plan.rounds {
+        for ((batch, _), ring) in SIZES.iter().zip(&rings) {
+            for (connections, depth) in LOADS {
+                for turn in 0..peers.len() {
+                    let peer = &peers[(turn + round) % peers.len()];
+                    let measured = measure(plan, peer, sink, ring, connections, depth)
+                        .map_err(|error| describe(&error, peer.kind, batch, depth))?;
+                    let Measured {
+                        outcome,
+                        cpu,
+                        foreign_share,
+                    } = measured;
+                    samples.push(Sample {
+                        peer: peer.kind.label(),
+                        batch,
+                        connections,
+                        depth,
+                        round,
+                        requests: outcome.requests,
+                        bytes: outcome.bytes,
+                        seconds: outcome.elapsed.as_secs_f64(),
+                        cpu_user_seconds: cpu.user.as_secs_f64(),
+                        cpu_system_seconds: cpu.system.as_secs_f64(),
+                        p50_us: outcome.latency_us(0.5),
+                        p99_us: outcome.latency_us(0.99),
+                        foreign_share,
+                    });
+                }
+            }
+        }
+        tell(round);
+    }
+    Ok(samples)
+}
+
+struct Measured {
+    outcome: Outcome,
+    cpu: Cpu,
+    foreign_share: f64,
+}
+
+fn measure(
+    plan: &Plan,
+    peer: &Peer,
+    sink: &Sink,
+    ring: &Arc<Ring>,
+    connections: usize,
+    depth: usize,
+) -> io::Result<Measured> {
+    peer.check_port()?;
+    let mut clients = Clients::connect(peer.address, connections)?;
+    clients.run(ring, depth, plan.warm_up, u64::MAX)?;
+    let cpu_of_peer = || peer.pid().map_or(Ok(Cpu::default()), process::cpu);
+    let cpu_of_rig = || process::cpu(std::process::id());
+    let answered_before = sink.requests();
+    let (cpu_before, rig_before) = (cpu_of_peer()?, cpu_of_rig()?);
+    let busy_before = process::machine_busy()?;
+    let outcome = clients.run(ring, depth, plan.measure, u64::MAX)?;
+    let busy = process::machine_busy()?.saturating_sub(busy_before);
+    let cpu = cpu_of_peer()?.since(cpu_before);
+    let rig = cpu_of_rig()?.since(rig_before);
+    // The proof that the peer forwarded: the sink read at least as many (a control plane adds its own).
+    if sink.requests() - answered_before < outcome.requests {
+        return Err(io::Error::other("more answers than the sink gave"));
+    }
+    let cores = std::thread::available_parallelism()?.get() as f64;
+    let foreign = busy.saturating_sub(cpu.total() + rig.total());
+    Ok(Measured {
+        foreign_share: foreign.as_secs_f64() / (outcome.elapsed.as_secs_f64() * cores),
+        outcome,
+        cpu,
+    })
+}
+
+fn describe(error: &io::Error, kind: Kind, batch: &str, depth: usize) -> io::Error {
+    io::Error::other(format!(
+        "{}, {batch} at depth {depth}: {error}",
+        kind.label()
+    ))
+}
