@@ -7,6 +7,7 @@
 
 pub mod admin;
 pub mod batch;
+pub mod cli;
 pub mod cluster;
 pub mod config;
 pub mod net;
@@ -14,4 +15,5 @@ pub mod policy;
 pub mod proxy;
 pub mod run;
 pub mod telemetry;
+pub mod version;
 pub mod wire;
