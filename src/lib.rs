@@ -8,7 +8,9 @@
 pub mod admin;
 pub mod batch;
 pub mod cluster;
+pub mod codec;
 pub mod config;
+pub mod inspect;
 pub mod net;
 pub mod policy;
 pub mod proxy;
