@@ -82,18 +82,23 @@ fn sentence(blame: Blame, place: &Place, violation: &Violation, facts: Option<&B
     };
     let _ = write!(s, "sizegate {verb} {}-{}: ", place.topic, place.partition);
     let limit = &violation.limit;
+    if let Some(why) = violation.unreadable {
+        let codec = facts.and_then(|facts| facts.codec).map_or("unknown", Codec::label);
+        let (batch, gate, value, set_by) = (batch(facts), limit.gate, grouped(limit.value), set_by(limit));
+        let _ = write!(s, "{batch} cannot be decoded (codec={codec}: {why}), which the {gate} limit of {value}{set_by} needs.");
+        return s;
+    }
     let size = approximate(violation.size);
-    let unit = if limit.gate == Gate::Ratio { "" } else { " bytes" };
     let _ = match limit.gate {
-        Gate::Frame => write!(s, "the whole request is {size}{unit}"),
-        Gate::Batch => write!(s, "{} is {size}{unit} on the wire", batch(facts)),
-        Gate::Uncompressed => write!(s, "{} is {size}{unit} uncompressed", batch(facts)),
-        Gate::Ratio => write!(s, "{} expands {size} times", batch(facts)),
-        Gate::Record => write!(s, "{} is {size}{unit}", record(violation, facts)),
-        Gate::Estimate => write!(s, "{} would be {size}{unit} by a Java producer's estimate", record(violation, facts)),
-        Gate::Key => write!(s, "the key of {} is {size}{unit}", record(violation, facts)),
-        Gate::Value => write!(s, "the value of {} is {size}{unit}", record(violation, facts)),
-        Gate::Headers => write!(s, "the headers of {} are {size}{unit}", record(violation, facts)),
+        Gate::Frame => write!(s, "the whole request is {size} bytes"),
+        Gate::Batch => write!(s, "{} is {size} bytes on the wire", batch(facts)),
+        Gate::Uncompressed => write!(s, "{} is {size} bytes uncompressed", batch(facts)),
+        Gate::Ratio => write!(s, "{} is {size} bytes uncompressed", batch(facts)),
+        Gate::Record => write!(s, "{} is {size} bytes", record(violation, facts)),
+        Gate::Estimate => write!(s, "{} would be {size} bytes by a Java producer's estimate", record(violation, facts)),
+        Gate::Key => write!(s, "the key of {} is {size} bytes", record(violation, facts)),
+        Gate::Value => write!(s, "the value of {} is {size} bytes", record(violation, facts)),
+        Gate::Headers => write!(s, "the headers of {} are {size} bytes", record(violation, facts)),
     };
     let over = violation.size.bytes().saturating_sub(limit.value);
     let (gate, value, set_by) = (limit.gate, grouped(limit.value), set_by(limit));
@@ -172,6 +177,9 @@ fn set_by(limit: &Limit) -> String {
 
 /// What a person can do who has no rule's remedy to follow.
 fn default_remedy(violation: &Violation, facts: Option<&BatchFacts>) -> String {
+    if violation.unreadable.is_some() {
+        return "Send it with a codec and a library that Kafka itself can read.".to_owned();
+    }
     let limit = &violation.limit;
     let of_many = facts.is_some_and(|facts| {
         facts.records > 1 && facts.largest.is_none_or(|largest| largest.record_bytes <= limit.value)
@@ -232,6 +240,7 @@ fn tail(id: &str, place: &Place, violation: &Violation, facts: Option<&BatchFact
 
 fn size_field(violation: &Violation) -> String {
     match violation.size {
+        _ if violation.unreadable.is_some() => format!("reason={}", violation.unreadable.unwrap_or_default()),
         Size::Exact(bytes) => format!("size_bytes={bytes}"),
         Size::AtLeast(bytes) => format!("at_least_bytes={bytes}"),
     }

@@ -7,6 +7,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::RegexSet;
 
 use super::{Action, BatchFacts, ErrorCode, Gate, Limit, Size, Source, Violation};
+use crate::inspect::{DeepLimits, Over};
 use crate::config::{BatchLimit, Config, Limits, Mode, Rule, TopicPattern};
 
 /// The configuration's rules, ready to be asked. Asked once per session and topic, never per request.
@@ -38,8 +39,10 @@ pub struct TopicPolicy {
     pub inherits: bool,
     /// The number for the batch gate, if the configuration has one.
     pub batch: Option<Limit>,
-    /// All other limits.
-    pub deep: Vec<Limit>,
+    /// The limits inside the batch, as numbers.
+    pub inside: DeepLimits,
+    /// The same, each with its source.
+    deep: Vec<Limit>,
     /// Sizes above this share of a limit are near it.
     pub near_limit: f64,
 }
@@ -136,6 +139,7 @@ impl Policy {
             set(Gate::Headers, |limits| limits.headers_bytes),
             set(Gate::Ratio, |limits| limits.ratio.map(|ratio| ratio as u64)),
         ];
+        let ratio = rule.and_then(|rule| rule.limits.ratio).or(self.defaults.ratio);
         let batch = rule.and_then(|rule| rule.limits.batch_bytes).or(self.defaults.batch_bytes);
         TopicPolicy {
             action,
@@ -147,13 +151,45 @@ impl Policy {
                 _ => None,
             })
             .filter(|_| matches!(batch, Some(BatchLimit::Bytes(_)))),
+            inside: DeepLimits { ratio, ..numbers(&deep) },
             deep: deep.into_iter().flatten().collect(),
             near_limit: self.near_limit,
         }
     }
 }
 
+fn numbers(deep: &[Option<Limit>]) -> DeepLimits {
+    let of = |gate| deep.iter().flatten().find(|limit| limit.gate == gate).map(|limit| limit.value);
+    DeepLimits {
+        uncompressed_bytes: of(Gate::Uncompressed),
+        record_bytes: of(Gate::Record),
+        estimate_bytes: of(Gate::Estimate),
+        key_bytes: of(Gate::Key),
+        value_bytes: of(Gate::Value),
+        headers_bytes: of(Gate::Headers),
+        ratio: None,
+    }
+}
+
 impl TopicPolicy {
+    /// A size inside the batch that is over its limit.
+    pub fn violation(&self, over: &Over) -> Option<Violation> {
+        let set = self.deep.iter().find(|limit| limit.gate == over.gate)?;
+        let limit = Limit { value: over.limit_bytes, ..set.clone() };
+        Some(Violation { limit, size: over.size, record: over.record, unreadable: None })
+    }
+
+    /// A batch that a limit inside it needs decoded, and that cannot be.
+    pub fn unreadable(&self, why: &'static str) -> Option<Violation> {
+        let limit = self.deep.first()?.clone();
+        Some(Violation { limit, size: Size::AtLeast(0), record: None, unreadable: Some(why) })
+    }
+
+    /// Every limit the configuration sets for the topic.
+    pub fn limits(&self) -> impl Iterator<Item = &Limit> {
+        self.batch.iter().chain(&self.deep)
+    }
+
     /// The batch gate's limit in force: the smallest number wins and keeps its source.
     pub fn batch_limit(&self, learned: Option<Learned>) -> Option<Limit> {
         let learned = learned.filter(|_| self.inherits).map(|learned| Limit {
@@ -182,7 +218,7 @@ impl TopicPolicy {
             return None;
         }
         let limit = self.batch_limit(learned)?;
-        Some(Violation { limit, size: Size::Exact(facts.wire_bytes), record: None })
+        Some(Violation { limit, size: Size::Exact(facts.wire_bytes), record: None, unreadable: None })
     }
 
     /// A size that is within the limit, but above the share of it that counts as near.
