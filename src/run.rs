@@ -3,7 +3,8 @@
 //! Threads: this one accepts, serves the admin HTTP and the control plane; each worker runs sessions on a
 //! runtime of its own, so that no session ever moves between cores.
 
-use std::net::SocketAddr;
+mod view;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,13 +16,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{self, AdminState, Readiness};
+use crate::admin;
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::net::{Acceptor, Connector};
 use crate::policy::Policy;
 use crate::proxy::{Book, Bound, Budget, Listeners, Shared};
-use crate::telemetry::{Metrics, Refusals};
+use crate::telemetry::{Known, Metrics};
 
 /// What the command line says beside the configuration.
 #[derive(Debug, Clone)]
@@ -60,13 +61,18 @@ async fn serve(config: Config, options: RunOptions, workers: Vec<Handle>) -> Res
     let sessions = TaskTracker::new();
     let shared = build(&config)?;
     let listeners = Listeners::bind(config.listener.bind, &shared).await?;
-    let (_, admin) = admin::serve(config.admin_bind, admin_state(&config, &shared), shutdown.clone()).await?;
+    let accepting = CancellationToken::new();
+    let state = view::admin_state(&config, &shared, accepting.clone());
+    let (_, admin) = admin::serve(config.admin_bind, state, shutdown.clone()).await?;
     tokio::spawn(admin);
+    tokio::spawn({
+        let (refusal_log, shutdown) = (Arc::clone(&shared.refusal_log), shutdown.clone());
+        async move { refusal_log.run(shutdown).await }
+    });
     tokio::spawn({
         let (cluster, shutdown) = (shared.cluster.clone(), shutdown.clone());
         async move { cluster.run(shutdown).await }
     });
-    let accepting = CancellationToken::new();
     let bound = Bound {
         workers,
         sessions: sessions.clone(),
@@ -103,7 +109,7 @@ fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
     let budget = Budget::new(budget_bytes, metrics.memory_waits.clone());
     let held = Arc::clone(&budget);
     metrics.watch_held_bytes(move || held.held_bytes() as u64).map_err(|e| in_words(&e))?;
-    Ok(Arc::new(Shared {
+    let shared = Arc::new(Shared {
         policy: ArcSwap::from_pointee(policy),
         book: Book::new(config.listener.advertise.clone(), cluster.clone()),
         cluster,
@@ -117,7 +123,10 @@ fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,
         refusal_ids: AtomicU64::new(u64::from(uuid::Uuid::new_v4().as_fields().0)),
-    }))
+    });
+    let known: Arc<dyn Known> = shared.clone();
+    shared.metrics.ask(Arc::downgrade(&known));
+    Ok(shared)
 }
 
 fn start_workers(workers: Option<usize>) -> std::io::Result<Vec<Handle>> {
@@ -143,5 +152,3 @@ async fn wait_for_a_signal() -> std::io::Result<()> {
     }
     Ok(())
 }
-
-fn admin_state(_config: &Config, _shared: &Arc<Shared>) -> AdminState { AdminState }

@@ -46,11 +46,12 @@ impl Shared {
             rule: limit.name.as_deref().map(str::to_owned),
             action: if error_code == 0 { Action::Observe } else { Action::Reject },
             error_code,
+            is_loop,
             client_id: client.client_id.clone().unwrap_or_default(),
             software: client.software.as_ref().map(|s| format!("{}/{}", s.name, s.version)).unwrap_or_default(),
             address: client.address.to_string(),
             principal: None,
-            batch_bytes: facts.map_or(0, |facts| facts.wire_bytes),
+            batch_bytes: facts.map(|facts| facts.wire_bytes),
             uncompressed_bytes: match facts.and_then(|facts| facts.uncompressed) {
                 Some(Size::Exact(bytes)) => Some(bytes),
                 Some(Size::AtLeast(_)) | None => None,
@@ -60,9 +61,6 @@ impl Shared {
             record: refusal.violation.record.map(|record| record.index + 1),
         };
         let record = Arc::new(record);
-        if is_loop {
-            tracing::warn!(id = record.id, topic = record.topic, partition = record.partition, client = record.address, "loop: the client sends the same refused batch again and again; it is answered INVALID_RECORD to end that");
-        }
         self.refusal_log.log_refusal(&record);
         self.refusals.record(record);
     }
