@@ -119,7 +119,11 @@ impl Decoders {
 
     /// A decoder that produces at most `max_output_bytes`, and one byte more to show that there is more.
     pub const fn decoder(&mut self, codec: Codec, max_output_bytes: u64) -> Decoder<'_> {
-        Decoder { decoders: self, codec, max_output_bytes }
+        Decoder {
+            decoders: self,
+            codec,
+            max_output_bytes,
+        }
     }
 
     fn piece_buffer(piece: &mut Vec<u8>) -> &mut [u8] {
@@ -139,11 +143,23 @@ pub struct Decoder<'a> {
 impl Decoder<'_> {
     /// Decodes `payload` into `out`, piece by piece, until it ends, the cap is passed or `out` wants no more.
     pub fn decode(self, payload: &[u8], out: &mut impl Output) -> Result<End, DecodeError> {
-        let tap = &mut Tap { out, left: self.max_output_bytes };
-        let Decoders { gzip, lz4, snappy, zstd, piece } = self.decoders;
+        let tap = &mut Tap {
+            out,
+            left: self.max_output_bytes,
+        };
+        let Decoders {
+            gzip,
+            lz4,
+            snappy,
+            zstd,
+            piece,
+        } = self.decoders;
         let done = match self.codec {
             Codec::None => tap.piece(payload),
-            Codec::Gzip => gzip.get_or_insert_default().decode(payload, Decoders::piece_buffer(piece), tap),
+            Codec::Gzip => {
+                gzip.get_or_insert_default()
+                    .decode(payload, Decoders::piece_buffer(piece), tap)
+            }
             Codec::Snappy => snappy.decode(payload, tap),
             Codec::Lz4 => lz4.decode(payload, tap),
             Codec::Zstd => zstd::decode(zstd, payload, Decoders::piece_buffer(piece), tap),
@@ -182,7 +198,9 @@ impl<O: Output> Tap<'_, O> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let shown = usize::try_from(self.left.saturating_add(1)).unwrap_or(usize::MAX).min(bytes.len());
+        let shown = usize::try_from(self.left.saturating_add(1))
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
         let flow = self.out.piece(bytes.get(..shown).unwrap_or_default());
         match self.left.checked_sub(bytes.len() as u64) {
             _ if flow.is_break() => Err(Halt::Stopped),
@@ -195,11 +213,19 @@ impl<O: Output> Tap<'_, O> {
     }
 
     fn seam(&mut self) -> Result<(), Halt> {
-        if self.out.seam().is_break() { Err(Halt::Stopped) } else { Ok(()) }
+        if self.out.seam().is_break() {
+            Err(Halt::Stopped)
+        } else {
+            Ok(())
+        }
     }
 
     fn empty_block(&mut self) -> Result<(), Halt> {
-        if self.out.empty_block().is_break() { Err(Halt::Stopped) } else { Ok(()) }
+        if self.out.empty_block().is_break() {
+            Err(Halt::Stopped)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -215,13 +241,19 @@ impl<'a> Input<'a> {
     }
 
     fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
-        let (taken, rest) = self.rest.split_at_checked(n).ok_or(DecodeError::Truncated)?;
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(n)
+            .ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Truncated)?;
+        let (taken, rest) = self
+            .rest
+            .split_first_chunk::<N>()
+            .ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(*taken)
     }

@@ -135,11 +135,21 @@ pub struct Inspection {
 
 impl Inspection {
     const fn new(finding: Finding, proof: Proof) -> Self {
-        Self { finding, proof, uncompressed: None, records: None, largest: None, decoded_bytes: 0 }
+        Self {
+            finding,
+            proof,
+            uncompressed: None,
+            records: None,
+            largest: None,
+            decoded_bytes: 0,
+        }
     }
 
     const fn measured(self, uncompressed: Size) -> Self {
-        Self { uncompressed: Some(uncompressed), ..self }
+        Self {
+            uncompressed: Some(uncompressed),
+            ..self
+        }
     }
 }
 
@@ -205,10 +215,21 @@ fn look(
     let ceilings = Ceilings::new(limits, wire_bytes);
     // Undecodable matters only where a limit needs the decode.
     let unreadable = |why| {
-        Inspection::new(if is_free { Finding::Within } else { Finding::Undecodable(why) }, Proof::Header)
+        Inspection::new(
+            if is_free {
+                Finding::Within
+            } else {
+                Finding::Undecodable(why)
+            },
+            Proof::Header,
+        )
     };
-    let records = usize::try_from(wire_bytes).ok().and_then(|end| batch.get(BATCH_HEADER_BYTES..end));
-    let Some(records) = records else { return unreadable(Undecodable::TruncatedBatch) };
+    let records = usize::try_from(wire_bytes)
+        .ok()
+        .and_then(|end| batch.get(BATCH_HEADER_BYTES..end));
+    let Some(records) = records else {
+        return unreadable(Undecodable::TruncatedBatch);
+    };
     match header.codec() {
         None => unreadable(Undecodable::UnknownCodec),
         Some(Codec::None) => look_at_plain(header, records, &ceilings, effort, scratch),
@@ -237,10 +258,17 @@ fn look_at_plain(
         return if is_decided {
             decided
         } else {
-            Inspection { finding: Finding::Undecodable(Undecodable::RecordCount), ..decided }
+            Inspection {
+                finding: Finding::Undecodable(Undecodable::RecordCount),
+                ..decided
+            }
         };
     };
-    let mut tally = Tally::new(ceilings, over, effort.measures().then_some(&mut scratch.sizes));
+    let mut tally = Tally::new(
+        ceilings,
+        over,
+        effort.measures().then_some(&mut scratch.sizes),
+    );
     let walked = walk_records(records, count, |sizes| tally.record(sizes));
     let is_whole = walked == Ok(ControlFlow::Continue(()));
     let finding = match (tally.over, walked) {
@@ -250,7 +278,11 @@ fn look_at_plain(
     };
     Inspection {
         finding,
-        proof: if is_decided { Proof::Header } else { Proof::Walk },
+        proof: if is_decided {
+            Proof::Header
+        } else {
+            Proof::Walk
+        },
         records: is_whole.then_some(count),
         largest: if is_whole { tally.largest } else { None },
         ..decided
@@ -260,5 +292,7 @@ fn look_at_plain(
 /// As the broker checks it (`DefaultRecordBatch.isValid`): from the attributes to the batch's end.
 fn is_crc_right(header: &BatchHeader, batch: &[u8]) -> bool {
     let end = usize::try_from(header.wire_bytes()).unwrap_or(usize::MAX);
-    batch.get(CRC_FROM..end).is_some_and(|covered| crc32c::crc32c(covered) == header.crc)
+    batch
+        .get(CRC_FROM..end)
+        .is_some_and(|covered| crc32c::crc32c(covered) == header.crc)
 }

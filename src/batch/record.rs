@@ -112,7 +112,10 @@ mod tests {
     fn the_estimate_of_kafkas_own_examples_is_exact() {
         // Keys `k-65536` and `k-1048576`, no headers: values of 65,536 and 1,048,576 bytes.
         for (key, value, estimate) in [(7, 65_536, 65_630), (9, 1_048_576, 1_048_673)] {
-            let sum = ESTIMATE_OVERHEAD_BYTES + nullable_bytes(key) + nullable_bytes(value) + varint_bytes(0);
+            let sum = ESTIMATE_OVERHEAD_BYTES
+                + nullable_bytes(key)
+                + nullable_bytes(value)
+                + varint_bytes(0);
             assert_eq!(sum, estimate);
         }
     }

@@ -96,7 +96,9 @@ impl RecordStream {
             if self.is_complete() {
                 return Err(RecordError::TrailingBytes);
             }
-            let is_whole = self.field == Field::Length && self.varint_bytes == 0 && self.read_whole(&mut piece)?;
+            let is_whole = self.field == Field::Length
+                && self.varint_bytes == 0
+                && self.read_whole(&mut piece)?;
             if !is_whole && self.read_part(&mut piece)?.is_continue() {
                 continue;
             }
@@ -113,12 +115,20 @@ impl RecordStream {
     /// does no harm behind the last record and within a key, value or header; anywhere else it reads a 0xFF that
     /// is not there.
     pub fn feed_nothing(&self) -> Result<(), RecordError> {
-        if self.is_complete() || self.to_skip > 0 { Ok(()) } else { Err(RecordError::EmptyBlock) }
+        if self.is_complete() || self.to_skip > 0 {
+            Ok(())
+        } else {
+            Err(RecordError::EmptyBlock)
+        }
     }
 
     /// Nothing more comes.
     pub const fn finish(&self) -> Result<(), RecordError> {
-        if self.is_complete() { Ok(()) } else { Err(RecordError::Truncated) }
+        if self.is_complete() {
+            Ok(())
+        } else {
+            Err(RecordError::Truncated)
+        }
     }
 
     /// The fast way: a record that lies in the piece as a whole. False, and nothing read, where it does not.
@@ -187,7 +197,8 @@ impl RecordStream {
                 }
             }
             _ => {
-                self.varint |= u32::from(byte & 0x7f).wrapping_shl(self.varint_bytes.saturating_mul(7));
+                self.varint |=
+                    u32::from(byte & 0x7f).wrapping_shl(self.varint_bytes.saturating_mul(7));
                 self.varint_bytes = self.varint_bytes.saturating_add(1);
                 if byte < 0x80 {
                     let value = signed(self.varint);
@@ -218,7 +229,8 @@ impl RecordStream {
                 self.enter_skipped(Field::Value, value);
             }
             Field::HeadersCount => {
-                self.headers_left = u32::try_from(value).map_err(|_| RecordError::NegativeLength)?;
+                self.headers_left =
+                    u32::try_from(value).map_err(|_| RecordError::NegativeLength)?;
                 self.add_estimate(varint_bytes(self.headers_left));
                 self.field = Field::HeaderNameLength;
                 if self.headers_left == 0 {
@@ -229,11 +241,13 @@ impl RecordStream {
                 if value < 0 {
                     return Err(RecordError::NegativeLength);
                 }
-                self.current.headers_bytes = self.current.headers_bytes.saturating_add(u64::from(length));
+                self.current.headers_bytes =
+                    self.current.headers_bytes.saturating_add(u64::from(length));
                 self.enter_skipped(Field::HeaderName, value);
             }
             Field::HeaderValueLength => {
-                self.current.headers_bytes = self.current.headers_bytes.saturating_add(u64::from(length));
+                self.current.headers_bytes =
+                    self.current.headers_bytes.saturating_add(u64::from(length));
                 self.enter_skipped(Field::HeaderValue, value);
                 if length == 0 && self.leave_skipped() {
                     return Ok(ControlFlow::Break(()));
@@ -248,7 +262,8 @@ impl RecordStream {
             | Field::HeaderName
             | Field::HeaderValue => {}
         }
-        if self.to_skip == 0 && matches!(self.field, Field::Key | Field::Value | Field::HeaderName) {
+        if self.to_skip == 0 && matches!(self.field, Field::Key | Field::Value | Field::HeaderName)
+        {
             self.leave_skipped();
         }
         Ok(ControlFlow::Continue(()))

@@ -22,7 +22,9 @@ pub fn walk_records(
         let before = rest.len();
         let length = signed(varint(&mut rest)?);
         let length = usize::try_from(length).map_err(|_| RecordError::NegativeLength)?;
-        let (mut body, behind) = rest.split_at_checked(length).ok_or(RecordError::Truncated)?;
+        let (mut body, behind) = rest
+            .split_at_checked(length)
+            .ok_or(RecordError::Truncated)?;
         rest = behind;
         let mut sizes = read_fields(&mut body)?;
         if !body.is_empty() {
@@ -33,7 +35,11 @@ pub fn walk_records(
             return Ok(ControlFlow::Break(()));
         }
     }
-    if rest.is_empty() { Ok(ControlFlow::Continue(())) } else { Err(RecordError::TrailingBytes) }
+    if rest.is_empty() {
+        Ok(ControlFlow::Continue(()))
+    } else {
+        Err(RecordError::TrailingBytes)
+    }
 }
 
 /// A record's fields behind its length; leaves `record_bytes` to the caller. Fields that run out of `bytes` are
@@ -71,8 +77,10 @@ fn read_headers(bytes: &mut &[u8], count: u32, sizes: &mut RecordSizes) -> Resul
         skip_nullable(bytes, name)?;
         let value = signed(varint(bytes)?);
         let value_bytes = skip_nullable(bytes, value)?;
-        sizes.headers_bytes =
-            sizes.headers_bytes.saturating_add(name_bytes).saturating_add(value_bytes);
+        sizes.headers_bytes = sizes
+            .headers_bytes
+            .saturating_add(name_bytes)
+            .saturating_add(value_bytes);
         sizes.estimate_bytes = sizes
             .estimate_bytes
             .saturating_add(nullable_bytes(name))

@@ -6,9 +6,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{ConfigArgs, FAILED, FINE, USAGE, print_mistakes};
-use crate::config::Config;
 use crate::run::{RunOptions, StartError};
-use crate::telemetry::log::{self, LogError};
+use crate::telemetry::log;
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -41,17 +40,22 @@ pub fn run(args: RunArgs) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    if let Err(error) = start_log(&config) {
-        eprintln!("sizegate: {error}");
-        return ExitCode::from(USAGE);
-    }
+    let log_level = match log::init(&config.telemetry) {
+        Ok(level) => level,
+        Err(error) => {
+            eprintln!("sizegate: {error}");
+            return ExitCode::from(USAGE);
+        }
+    };
     for advice in config.advice() {
         tracing::warn!("{advice}");
     }
     let options = RunOptions {
         drain_timeout: args.drain_timeout,
         workers: args.workers.map(usize::from),
+        overrides: args.config.overrides(),
         config_path: args.config.config,
+        log_level: Some(log_level),
     };
     match crate::run::run(config, options) {
         Ok(()) => ExitCode::from(FINE),
@@ -63,13 +67,4 @@ pub fn run(args: RunArgs) -> ExitCode {
             })
         }
     }
-}
-
-/// Logs as the config says; `SIZEGATE_LOG` stands over its level.
-fn start_log(config: &Config) -> Result<(), LogError> {
-    let level = log::init(config.telemetry.log)?;
-    if std::env::var_os(log::LEVEL_VARIABLE).is_none_or(|level| level.is_empty()) {
-        level.set(config.telemetry.log_level.label())?;
-    }
-    Ok(())
 }

@@ -71,7 +71,11 @@ impl Inflater {
         }
         let crc_ok = input.u32_le()? == crc.sum();
         let size_ok = input.u32_le()? == produced_bytes as u32;
-        if crc_ok && size_ok { Ok(()) } else { Err(DecodeError::ChecksumMismatch.into()) }
+        if crc_ok && size_ok {
+            Ok(())
+        } else {
+            Err(DecodeError::ChecksumMismatch.into())
+        }
     }
 }
 
@@ -110,7 +114,11 @@ fn read_header(input: &mut Input<'_>) -> Result<(), DecodeError> {
 
 /// Text that ends with a zero byte.
 fn skip_text(input: &mut Input<'_>) -> Result<(), DecodeError> {
-    let end = input.rest.iter().position(|byte| *byte == 0).ok_or(DecodeError::Truncated)?;
+    let end = input
+        .rest
+        .iter()
+        .position(|byte| *byte == 0)
+        .ok_or(DecodeError::Truncated)?;
     input.take(end.saturating_add(1))?;
     Ok(())
 }

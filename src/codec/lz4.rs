@@ -56,7 +56,10 @@ impl FrameHeader {
     }
 
     /// The next block; `None` at the end mark.
-    pub(super) fn next_block<'a>(&self, input: &mut Input<'a>) -> Result<Option<Block<'a>>, DecodeError> {
+    pub(super) fn next_block<'a>(
+        &self,
+        input: &mut Input<'a>,
+    ) -> Result<Option<Block<'a>>, DecodeError> {
         let word = input.u32_le()?;
         let size = (word & !STORED) as usize;
         if size == 0 {
@@ -69,8 +72,16 @@ impl FrameHeader {
             return Err(DecodeError::Corrupt);
         }
         let bytes = input.take(size)?;
-        let checksum = if self.has_block_checksums { Some(input.u32_le()?) } else { None };
-        Ok(Some(Block { bytes, is_stored: word & STORED != 0, checksum }))
+        let checksum = if self.has_block_checksums {
+            Some(input.u32_le()?)
+        } else {
+            None
+        };
+        Ok(Some(Block {
+            bytes,
+            is_stored: word & STORED != 0,
+            checksum,
+        }))
     }
 }
 
@@ -86,14 +97,21 @@ pub(super) struct Block<'a> {
 pub(super) struct BlockBuffer(Vec<u8>);
 
 impl BlockBuffer {
-    pub(super) fn decode<O: Output>(&mut self, payload: &[u8], tap: &mut Tap<'_, O>) -> Result<(), Halt> {
+    pub(super) fn decode<O: Output>(
+        &mut self,
+        payload: &[u8],
+        tap: &mut Tap<'_, O>,
+    ) -> Result<(), Halt> {
         let input = &mut Input::new(payload);
         let frame = FrameHeader::read(input)?;
         if self.0.len() < frame.max_block_bytes {
             self.0.resize(frame.max_block_bytes, 0);
         }
         while let Some(block) = frame.next_block(input)? {
-            if block.checksum.is_some_and(|checksum| checksum != xxh32(block.bytes)) {
+            if block
+                .checksum
+                .is_some_and(|checksum| checksum != xxh32(block.bytes))
+            {
                 return Err(DecodeError::ChecksumMismatch.into());
             }
             if block.is_stored {
@@ -101,7 +119,8 @@ impl BlockBuffer {
                 continue;
             }
             let room = self.0.get_mut(..frame.max_block_bytes).unwrap_or_default();
-            let produced = lz4_flex::block::decompress_into(block.bytes, room).map_err(|_| DecodeError::Corrupt)?;
+            let produced = lz4_flex::block::decompress_into(block.bytes, room)
+                .map_err(|_| DecodeError::Corrupt)?;
             if produced == 0 {
                 tap.empty_block()?;
             }

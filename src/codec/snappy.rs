@@ -60,7 +60,11 @@ impl<'a> Blocks<'a> {
         if is_xerial {
             input.take(XERIAL_HEADER_BYTES)?;
         }
-        Ok(Self { input, is_raw: !is_xerial, ended_at: Ending::Sound })
+        Ok(Self {
+            input,
+            is_raw: !is_xerial,
+            ended_at: Ending::Sound,
+        })
     }
 
     fn next_block(&mut self) -> Result<Option<&'a [u8]>, DecodeError> {
@@ -71,7 +75,9 @@ impl<'a> Blocks<'a> {
         }
         loop {
             // Up to three bytes behind the last chunk are ignored, as in Java.
-            let Ok(word) = self.input.array::<4>() else { return Ok(None) };
+            let Ok(word) = self.input.array::<4>() else {
+                return Ok(None);
+            };
             let size = u32::from_be_bytes(word);
             if XERIAL_MAGIC.starts_with(&word) {
                 let [m0, m1, m2, m3] = self.input.array::<4>()?;
@@ -104,7 +110,11 @@ fn read_preamble(input: &mut Input<'_>) -> Result<u32, DecodeError> {
         }
         value |= u32::from(byte & 0x7f).wrapping_shl(shift);
         if byte < 0x80 {
-            return if i32::try_from(value).is_ok() { Ok(value) } else { Err(DecodeError::Corrupt) };
+            return if i32::try_from(value).is_ok() {
+                Ok(value)
+            } else {
+                Err(DecodeError::Corrupt)
+            };
         }
     }
     Err(DecodeError::Corrupt)
@@ -130,7 +140,10 @@ fn read_element<'a>(input: &mut Input<'a>, tag: u8) -> Result<Element<'a>, Decod
             length: upper.saturating_add(1),
             offset: usize::from(u16::from_le_bytes(input.array()?)),
         },
-        _ => Element::Copy { length: upper.saturating_add(1), offset: input.u32_le()? as usize },
+        _ => Element::Copy {
+            length: upper.saturating_add(1),
+            offset: input.u32_le()? as usize,
+        },
     })
 }
 
@@ -138,7 +151,9 @@ fn read_element<'a>(input: &mut Input<'a>, tag: u8) -> Result<Element<'a>, Decod
 fn read_long_literal<'a>(input: &mut Input<'a>, upper: usize) -> Result<&'a [u8], DecodeError> {
     let mut word = [0u8; 4];
     let length_bytes = upper.saturating_sub(59);
-    word.get_mut(..length_bytes).ok_or(DecodeError::Corrupt)?.copy_from_slice(input.take(length_bytes)?);
+    word.get_mut(..length_bytes)
+        .ok_or(DecodeError::Corrupt)?
+        .copy_from_slice(input.take(length_bytes)?);
     input.take((u32::from_le_bytes(word) as usize).saturating_add(1))
 }
 
@@ -163,7 +178,11 @@ fn furthest_reach(mut input: Input<'_>, declared: usize) -> Result<usize, Decode
             return Err(DecodeError::Corrupt);
         }
     }
-    if produced == declared { Ok(reach) } else { Err(DecodeError::Corrupt) }
+    if produced == declared {
+        Ok(reach)
+    } else {
+        Err(DecodeError::Corrupt)
+    }
 }
 
 /// What was decoded last, as far back as copies reach.
@@ -177,7 +196,11 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn decode<O: Output>(&mut self, payload: &[u8], tap: &mut Tap<'_, O>) -> Result<(), Halt> {
+    pub(super) fn decode<O: Output>(
+        &mut self,
+        payload: &[u8],
+        tap: &mut Tap<'_, O>,
+    ) -> Result<(), Halt> {
         let mut blocks = Blocks::new(payload)?;
         while let Some(block) = blocks.next_block()? {
             self.decode_block(block, tap)?;
@@ -252,7 +275,12 @@ impl Window {
     }
 
     #[inline(always)]
-    fn literal<O: Output>(&mut self, mut bytes: &[u8], kept_behind: usize, tap: &mut Tap<'_, O>) -> Result<(), Halt> {
+    fn literal<O: Output>(
+        &mut self,
+        mut bytes: &[u8],
+        kept_behind: usize,
+        tap: &mut Tap<'_, O>,
+    ) -> Result<(), Halt> {
         loop {
             let room = self.buffer.get_mut(self.filled..).unwrap_or_default();
             let n = room.len().min(bytes.len());
@@ -279,7 +307,11 @@ impl Window {
             // In strides of 16: what is written beyond the end is overwritten by the next element.
             let (mut from, mut to) = (start, self.filled);
             while to < end {
-                let stride = *self.buffer.get(from..).and_then(|b| b.first_chunk::<16>()).ok_or(DecodeError::Corrupt)?;
+                let stride = *self
+                    .buffer
+                    .get(from..)
+                    .and_then(|b| b.first_chunk::<16>())
+                    .ok_or(DecodeError::Corrupt)?;
                 *self
                     .buffer
                     .get_mut(to..)
@@ -306,14 +338,18 @@ impl Window {
     fn slide<O: Output>(&mut self, kept_behind: usize, tap: &mut Tap<'_, O>) -> Result<(), Halt> {
         self.hand_on(tap)?;
         let kept = kept_behind.min(self.filled);
-        self.buffer.copy_within(self.filled.saturating_sub(kept)..self.filled, 0);
+        self.buffer
+            .copy_within(self.filled.saturating_sub(kept)..self.filled, 0);
         self.filled = kept;
         self.handed = kept;
         Ok(())
     }
 
     fn hand_on<O: Output>(&mut self, tap: &mut Tap<'_, O>) -> Result<(), Halt> {
-        let new = self.buffer.get(self.handed..self.filled).unwrap_or_default();
+        let new = self
+            .buffer
+            .get(self.handed..self.filled)
+            .unwrap_or_default();
         self.handed = self.filled;
         tap.piece(new)
     }

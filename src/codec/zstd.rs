@@ -40,8 +40,12 @@ fn decode_frames<O: Output>(
     buffer: &mut [u8],
     tap: &mut Tap<'_, O>,
 ) -> Result<(), Halt> {
-    context.reset(ResetDirective::SessionAndParameters).map_err(library_error)?;
-    context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).map_err(library_error)?;
+    context
+        .reset(ResetDirective::SessionAndParameters)
+        .map_err(library_error)?;
+    context
+        .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
+        .map_err(library_error)?;
     let mut input = InBuffer::around(payload);
     let mut is_frame_complete = true;
     loop {
@@ -49,7 +53,9 @@ fn decode_frames<O: Output>(
             return Ok(());
         }
         let mut output = OutBuffer::around(&mut *buffer);
-        let hint = context.decompress_stream(&mut output, &mut input).map_err(library_error)?;
+        let hint = context
+            .decompress_stream(&mut output, &mut input)
+            .map_err(library_error)?;
         let produced = output.pos();
         tap.piece(buffer.get(..produced).unwrap_or_default())?;
         is_frame_complete = hint == 0;
@@ -87,7 +93,10 @@ pub(super) fn read_frame(input: &mut Input<'_>) -> Result<FrameBound, DecodeErro
     if magic & 0xffff_fff0 == SKIPPABLE_MAGIC {
         let size = input.u32_le()?;
         input.take(size as usize)?;
-        return Ok(FrameBound { content_bytes: Some(0), blocks_at_most: 0 });
+        return Ok(FrameBound {
+            content_bytes: Some(0),
+            blocks_at_most: 0,
+        });
     }
     if magic != MAGIC {
         return Err(DecodeError::Corrupt);
@@ -115,7 +124,10 @@ pub(super) fn read_frame(input: &mut Input<'_>) -> Result<FrameBound, DecodeErro
     if has_checksum {
         input.take(4)?;
     }
-    Ok(FrameBound { content_bytes, blocks_at_most })
+    Ok(FrameBound {
+        content_bytes,
+        blocks_at_most,
+    })
 }
 
 fn read_blocks(input: &mut Input<'_>) -> Result<u64, DecodeError> {

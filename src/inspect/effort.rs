@@ -17,15 +17,24 @@ pub struct Effort {
 
 impl Effort {
     /// Only what the limits need.
-    pub const VERDICT: Self = Self { measures: false, decode_at_most_bytes: u64::MAX };
+    pub const VERDICT: Self = Self {
+        measures: false,
+        decode_at_most_bytes: u64::MAX,
+    };
 
     /// All measures, for metrics, whether or not a limit needs them.
-    pub const MEASURES: Self = Self { measures: true, decode_at_most_bytes: u64::MAX };
+    pub const MEASURES: Self = Self {
+        measures: true,
+        decode_at_most_bytes: u64::MAX,
+    };
 
     /// Decompresses no more than so many bytes. Where that does not suffice for a verdict the finding is
     /// [`Unfinished`](super::Finding::Unfinished); where it does not suffice for measures, they are missing.
     pub const fn decode_at_most(self, bytes: u64) -> Self {
-        Self { decode_at_most_bytes: bytes, ..self }
+        Self {
+            decode_at_most_bytes: bytes,
+            ..self
+        }
     }
 
     pub(super) const fn measures(self) -> bool {
@@ -41,13 +50,22 @@ impl Effort {
 ///
 /// A guess where it is gzip (its last bytes claim a size): give an inspection that must not take long
 /// [`Effort::decode_at_most`] as well.
-pub fn expected_decode_bytes(header: &BatchHeader, batch: &[u8], limits: &DeepLimits, effort: Effort) -> u64 {
+pub fn expected_decode_bytes(
+    header: &BatchHeader,
+    batch: &[u8],
+    limits: &DeepLimits,
+    effort: Effort,
+) -> u64 {
     let wire_bytes = header.wire_bytes();
-    let Some(codec) = header.codec().filter(|codec| *codec != Codec::None) else { return 0 };
+    let Some(codec) = header.codec().filter(|codec| *codec != Codec::None) else {
+        return 0;
+    };
     if limits.is_none() && !effort.measures() {
         return 0;
     }
-    let payload = usize::try_from(wire_bytes).ok().and_then(|end| batch.get(BATCH_HEADER_BYTES..end));
+    let payload = usize::try_from(wire_bytes)
+        .ok()
+        .and_then(|end| batch.get(BATCH_HEADER_BYTES..end));
     let Some(payload) = payload else { return 0 };
     let ceilings = Ceilings::new(limits, wire_bytes);
     let bound = upper_bound(codec, payload).map_or(u64::MAX, |bound| bound.at_most);
@@ -55,10 +73,14 @@ pub fn expected_decode_bytes(header: &BatchHeader, batch: &[u8], limits: &DeepLi
         return 0;
     }
     let likely = match (codec, payload.last_chunk::<4>()) {
-        (Codec::Gzip, Some(claim)) => u64::from(u32::from_le_bytes(*claim)).clamp(payload.len() as u64, bound),
+        (Codec::Gzip, Some(claim)) => {
+            u64::from(u32::from_le_bytes(*claim)).clamp(payload.len() as u64, bound)
+        }
         _ => bound,
     };
-    likely.min(ceilings.uncompressed).min(effort.decode_at_most_bytes)
+    likely
+        .min(ceilings.uncompressed)
+        .min(effort.decode_at_most_bytes)
 }
 
 /// How long a decode to so many bytes takes on one core: medians for JSON in 64 KiB batches, rounded up.

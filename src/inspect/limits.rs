@@ -80,7 +80,9 @@ impl Ceilings {
             limits.uncompressed_bytes,
         ]
         .map(|limit| limit.unwrap_or(u64::MAX));
-        let by_ratio = limits.ratio.map_or(u64::MAX, |ratio| ratio_bytes(ratio, wire_bytes));
+        let by_ratio = limits
+            .ratio
+            .map_or(u64::MAX, |ratio| ratio_bytes(ratio, wire_bytes));
         Self {
             record,
             estimate,
@@ -94,13 +96,18 @@ impl Ceilings {
                 .min(headers),
             limits_records: limits.limits_records(),
             uncompressed: uncompressed.min(by_ratio),
-            uncompressed_gate: if by_ratio < uncompressed { Gate::Ratio } else { Gate::Uncompressed },
+            uncompressed_gate: if by_ratio < uncompressed {
+                Gate::Ratio
+            } else {
+                Gate::Uncompressed
+            },
         }
     }
 
     /// Whether a batch of at most so many uncompressed bytes is within every limit, whatever is in it.
     pub(super) fn hold(&self, at_most: u64) -> bool {
-        at_most <= self.uncompressed && at_most.saturating_sub(BATCH_HEADER_BYTES as u64) <= self.harmless_record
+        at_most <= self.uncompressed
+            && at_most.saturating_sub(BATCH_HEADER_BYTES as u64) <= self.harmless_record
     }
 
     /// The batch's own violation, if so many uncompressed bytes are one.

@@ -62,7 +62,10 @@ impl SizesTally {
 
     /// Each bound with the number of sizes above the bound before and not above it; none for what exceeds all.
     pub fn by_bound(&self) -> impl Iterator<Item = (Option<u64>, u32)> {
-        self.under.into_iter().enumerate().map(|(at, count)| (bound_bytes(at), count))
+        self.under
+            .into_iter()
+            .enumerate()
+            .map(|(at, count)| (bound_bytes(at), count))
     }
 
     #[inline]
@@ -94,7 +97,11 @@ fn place(bytes: u64) -> usize {
     let power = bits.saturating_sub(SMALLEST_BITS) as usize;
     let is_broker_default = bytes > MEBIBYTE && bytes <= BROKER_DEFAULT;
     let is_above = bytes > BROKER_DEFAULT;
-    if is_broker_default { BROKER_DEFAULT_AT } else { power.saturating_add(usize::from(is_above)).min(BOUNDS) }
+    if is_broker_default {
+        BROKER_DEFAULT_AT
+    } else {
+        power.saturating_add(usize::from(is_above)).min(BOUNDS)
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +131,10 @@ mod tests {
 
     #[test]
     fn bounds_ascend() {
-        let bounds: Vec<_> = SizesTally::default().by_bound().map_while(|(bound, _)| bound).collect();
+        let bounds: Vec<_> = SizesTally::default()
+            .by_bound()
+            .map_while(|(bound, _)| bound)
+            .collect();
         assert_eq!(bounds.len(), BOUNDS);
         assert!(bounds.is_sorted_by(|a, b| a < b));
     }

@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use super::Over;
 use super::limits::Ceilings;
 use super::sizes::Sizes;
-use super::Over;
 use crate::batch::RecordSizes;
 use crate::policy::{RecordAt, Size};
 
@@ -23,8 +23,19 @@ pub(super) struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    pub(super) const fn new(ceilings: &'a Ceilings, over: Option<Over>, sizes: Option<&'a mut Sizes>) -> Self {
-        Self { ceilings, sizes, index: 0, grace_left: GRACE_BYTES, over, largest: None }
+    pub(super) const fn new(
+        ceilings: &'a Ceilings,
+        over: Option<Over>,
+        sizes: Option<&'a mut Sizes>,
+    ) -> Self {
+        Self {
+            ceilings,
+            sizes,
+            index: 0,
+            grace_left: GRACE_BYTES,
+            over,
+            largest: None,
+        }
     }
 
     /// The next record, read to its end. Breaks when enough is known.
@@ -35,7 +46,10 @@ impl<'a> Tally<'a> {
         if let Some(gathered) = &mut self.sizes {
             gathered.record(sizes);
         }
-        if self.largest.is_none_or(|largest| sizes.record_bytes > largest.record_bytes) {
+        if self
+            .largest
+            .is_none_or(|largest| sizes.record_bytes > largest.record_bytes)
+        {
             self.largest = Some(record_at(index, sizes));
         }
         match self.over {
@@ -53,23 +67,39 @@ impl<'a> Tally<'a> {
     }
 
     /// The record that is being read, as far as it came with the last `new_bytes`. Breaks when enough is known.
-    pub(super) fn partial_record(&mut self, sizes: &RecordSizes, new_bytes: u64) -> ControlFlow<()> {
+    pub(super) fn partial_record(
+        &mut self,
+        sizes: &RecordSizes,
+        new_bytes: u64,
+    ) -> ControlFlow<()> {
         match self.over {
             None => {
                 self.over = self.violation(self.index, sizes, Size::AtLeast);
                 ControlFlow::Continue(())
             }
             Some(over) if over.is_partial(self.index) => {
-                self.over = self.violation(self.index, sizes, Size::AtLeast).or(self.over);
+                self.over = self
+                    .violation(self.index, sizes, Size::AtLeast)
+                    .or(self.over);
                 self.spend(new_bytes)
             }
             Some(_) => ControlFlow::Continue(()),
         }
     }
 
-    fn violation(&self, index: u32, sizes: &RecordSizes, size: impl Fn(u64) -> Size) -> Option<Over> {
+    fn violation(
+        &self,
+        index: u32,
+        sizes: &RecordSizes,
+        size: impl Fn(u64) -> Size,
+    ) -> Option<Over> {
         let (gate, bytes, limit_bytes) = self.ceilings.record_over(sizes)?;
-        Some(Over { gate, size: size(bytes), limit_bytes, record: Some(record_at(index, sizes)) })
+        Some(Over {
+            gate,
+            size: size(bytes),
+            limit_bytes,
+            record: Some(record_at(index, sizes)),
+        })
     }
 
     fn spend(&mut self, bytes: u64) -> ControlFlow<()> {
@@ -88,7 +118,8 @@ impl<'a> Tally<'a> {
 impl Over {
     /// Whether it is of a record whose end had not come.
     fn is_partial(&self, index: u32) -> bool {
-        matches!(self.size, Size::AtLeast(_)) && self.record.is_some_and(|record| record.index == index)
+        matches!(self.size, Size::AtLeast(_))
+            && self.record.is_some_and(|record| record.index == index)
     }
 }
 

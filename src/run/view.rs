@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{AdminState, LimitView, Readiness, TopicView};
@@ -14,18 +15,18 @@ use crate::telemetry::Known;
 
 /// `draining`: the listener accepts no longer.
 pub(super) fn admin_state(
-    config: &Config,
+    config: &Arc<ArcSwap<Config>>,
     shared: &Arc<Shared>,
     draining: CancellationToken,
 ) -> AdminState {
     let cluster = shared.cluster.clone();
-    let (for_topics, config) = (Arc::clone(shared), config.to_json());
+    let (for_topics, config) = (Arc::clone(shared), Arc::clone(config));
     AdminState {
         metrics: Arc::clone(&shared.metrics),
         refusals: Arc::clone(&shared.refusals),
         ready: Arc::new(move || readiness(&cluster, draining.is_cancelled())),
         topics: Arc::new(move || for_topics.topic_views()),
-        config: Arc::new(move || config.clone()),
+        config: Arc::new(move || config.load().to_json()),
     }
 }
 
@@ -105,6 +106,6 @@ fn in_force(policy: &TopicPolicy, known: Option<&Topic>) -> Vec<Limit> {
     policy
         .batch_limit(learned)
         .into_iter()
-        .chain(policy.deep.iter().cloned())
+        .chain(policy.inside_limits().iter().cloned())
         .collect()
 }

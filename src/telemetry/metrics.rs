@@ -30,6 +30,8 @@ pub struct Metrics {
     connections: IntGauge,
     connections_total: IntCounter,
     connections_closed: IntCounterVec,
+    reloads: IntCounterVec,
+    last_reload_success: IntGauge,
     /// `memory.budget` of the configuration.
     pub memory_budget_bytes: IntGauge,
     /// Times a session stopped reading because the budget was spent.
@@ -76,7 +78,18 @@ impl Metrics {
         build_info
             .with_label_values(&[env!("CARGO_PKG_VERSION")])
             .set(1);
+        let last_reload_success = gauge(
+            "config_last_reload_success",
+            "1 while the configuration file as it is now is in force, 0 after it was read with a mistake.",
+        )?;
+        last_reload_success.set(1);
         Ok(Self {
+            reloads: counters(
+                "config_reloads_total",
+                "Times the configuration was read again, by result.",
+                "result",
+            )?,
+            last_reload_success,
             topics,
             cells,
             clients: Arc::new(Clients::new(counters(
@@ -209,6 +222,13 @@ impl Metrics {
             Box::new(move || held() as f64),
         )?;
         self.registry.register(Box::new(gauge))
+    }
+
+    /// The configuration was read again, and is in force or not.
+    pub fn reloaded(&self, is_in_force: bool) {
+        let result = if is_in_force { "success" } else { "failure" };
+        self.reloads.with_label_values(&[result]).inc();
+        self.last_reload_success.set(is_in_force.into());
     }
 
     /// Everything, in Prometheus' text format. Takes tens of milliseconds with a thousand topics: not for a thread
