@@ -57,15 +57,22 @@ macro_rules! by_label {
     };
 }
 
-by_label!(
-    Action,
-    Decode,
-    ErrorCode,
-    LogFormat,
-    LogLevel,
-    Mode,
-    SaslMechanism
-);
+by_label!(Decode, ErrorCode, LogFormat, LogLevel, Mode, SaslMechanism);
+
+/// What a rule does: [`Action::Offload`] is a word of the product, not of this version.
+impl Scalar for Action {
+    fn allowed() -> String {
+        one_of(["reject", "observe"])
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        match Self::from_label(text) {
+            Some(Self::Offload) => Err("the claim check is not in this version".to_owned()),
+            Some(action) => Ok(action),
+            None => Err(String::new()),
+        }
+    }
+}
 
 /// How a family's misfit is met.
 #[derive(Debug, Clone, Copy)]
@@ -145,7 +152,7 @@ impl<const LEAST: u64, const MOST: u64> Scalar for Size<LEAST, MOST> {
 pub(crate) fn size_text(bytes: u64) -> String {
     SIZE_UNITS
         .iter()
-        .find(|(_, unit)| bytes >= *unit && bytes % unit == 0 && *unit > 1)
+        .find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit) && *unit > 1)
         .map_or_else(
             || bytes.to_string(),
             |(name, unit)| format!("{}{name}", bytes / unit),
@@ -204,7 +211,7 @@ pub(crate) fn time_text(time: Duration) -> String {
     let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     TIME_UNITS
         .iter()
-        .find(|(_, unit)| ms >= *unit && ms % unit == 0)
+        .find(|(_, unit)| ms >= *unit && ms.is_multiple_of(*unit))
         .map_or_else(
             || format!("{ms}ms"),
             |(name, unit)| format!("{}{name}", ms / unit),

@@ -385,13 +385,6 @@ fn rule(raw: RawRule, path: &str, report: &mut Report) -> Rule {
             "is an empty list: the rule would be for no topic",
         );
     }
-    let action = raw.action.or(Action::Reject);
-    if action == Action::Offload {
-        report.note(
-            &below(path, "action"),
-            "`offload` (the claim check) is not in this version: write `reject` or `observe`",
-        );
-    }
     Rule {
         name: raw.name.value().map(|name| name.0).unwrap_or_default(),
         topics: raw
@@ -401,7 +394,7 @@ fn rule(raw: RawRule, path: &str, report: &mut Report) -> Rule {
             .map(|text| text.0)
             .collect(),
         limits: limits(raw.limits.section()),
-        action,
+        action: raw.action.or(Action::Reject),
         error_code: raw.error_code.or(ErrorCode::Auto),
         remedy: raw.remedy.value().map(|line| line.0),
     }

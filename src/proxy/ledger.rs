@@ -112,12 +112,20 @@ impl Ledger {
 
     /// The entry that a broker's answer with this correlation id belongs to: the next one, or none.
     pub fn answered(&mut self, correlation_id: i32) -> Result<Expected, Malformed> {
-        let next = self.expected.front().ok_or(Malformed::new("correlation_id", Reason::UnexpectedAnswer))?;
+        let next = self
+            .expected
+            .front()
+            .ok_or(Malformed::new("correlation_id", Reason::UnexpectedAnswer))?;
         match next.answer {
             Answer::Token => {}
-            Answer::Made(_) => return Err(Malformed::new("correlation_id", Reason::UnexpectedAnswer)),
+            Answer::Made(_) => {
+                return Err(Malformed::new("correlation_id", Reason::UnexpectedAnswer));
+            }
             _ if next.correlation_id != correlation_id => {
-                return Err(Malformed::new("correlation_id", Reason::UnexpectedCorrelationId));
+                return Err(Malformed::new(
+                    "correlation_id",
+                    Reason::UnexpectedCorrelationId,
+                ));
             }
             _ => {}
         }

@@ -4,7 +4,11 @@
 //! It is a module of each test binary (`mod support;`), so it is named `mod.rs`: `tests/support.rs` would be a
 //! test binary of its own. Whatever a test starts ends with it, also when it panics or is interrupted
 //! ([`process`]).
-#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary uses its own part of this"
+)]
 
 pub mod admin;
 pub mod batch;

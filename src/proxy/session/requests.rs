@@ -10,7 +10,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 
 use super::chunk::{CHUNK_BYTES, poll_read_chunk, poll_read_rest};
-use super::{BACKLOG_BYTES, Close, Session};
+use super::{Asking, BACKLOG_BYTES, Close, Session};
 use crate::proxy::budget::{Admission, Lease};
 use crate::proxy::ledger::{Answer, Expected, Produced};
 use crate::proxy::oversized::Oversized;
@@ -48,7 +48,11 @@ enum Intake {
     /// Between frames, or in the head of one whose first bytes came alone.
     Head(Vec<u8>),
     /// A frame is being held until it is whole.
-    Gather { head: FrameHead, frame: BytesMut, lease: Lease },
+    Gather {
+        head: FrameHead,
+        frame: BytesMut,
+        lease: Lease,
+    },
     /// A frame streams through: bytes to come.
     Pass(usize),
     /// A Produce above the limit is read and not kept.
@@ -64,9 +68,18 @@ impl Default for Intake {
 /// What the way in waits for.
 enum Waiting {
     /// Memory for a frame, of which this much has come.
-    Memory { head: FrameHead, begun: Bytes, admission: Admission },
-    /// An answer by the control plane about a frame that is here.
-    Knowledge { head: FrameHead, frame: Bytes, lease: Lease, asked: Asked, answer: Pin<Box<dyn Future<Output = ()> + Send>> },
+    Memory {
+        head: FrameHead,
+        begun: Bytes,
+        admission: Admission,
+    },
+    /// What the verdict on a frame that is here needs to know.
+    Knowledge {
+        head: FrameHead,
+        frame: Bytes,
+        lease: Lease,
+        asking: Asking,
+    },
 }
 
 /// What stands between two frames.
@@ -86,7 +99,9 @@ enum Plan {
 impl Requests {
     /// A frame is half here, or something is waited for.
     pub fn is_busy(&self) -> bool {
-        self.waiting.is_some() || !self.rest.is_empty() || !matches!(&self.intake, Intake::Head(begun) if begun.is_empty())
+        self.waiting.is_some()
+            || !self.rest.is_empty()
+            || !matches!(&self.intake, Intake::Head(begun) if begun.is_empty())
     }
 
     /// Memory is held for bytes that have not come.
@@ -127,7 +142,9 @@ impl Session {
             Poll::Pending => return Ok(Poll::Pending),
             Poll::Ready(upstream) => {
                 upstream?;
-                let super::Upstream::Open(stream) = &mut self.upstream else { return Ok(Poll::Pending) };
+                let super::Upstream::Open(stream) = &mut self.upstream else {
+                    return Ok(Poll::Pending);
+                };
                 self.to_upstream.poll_write(stream, cx)
             }
         };
@@ -142,9 +159,17 @@ impl Session {
     fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Result<Poll<bool>, Close> {
         match self.requests.waiting.take() {
             None => Ok(Poll::Ready(false)),
-            Some(Waiting::Memory { head, begun, mut admission }) => match Pin::new(&mut admission).poll(cx) {
+            Some(Waiting::Memory {
+                head,
+                begun,
+                mut admission,
+            }) => match Pin::new(&mut admission).poll(cx) {
                 Poll::Pending => {
-                    self.requests.waiting = Some(Waiting::Memory { head, begun, admission });
+                    self.requests.waiting = Some(Waiting::Memory {
+                        head,
+                        begun,
+                        admission,
+                    });
                     Ok(Poll::Pending)
                 }
                 Poll::Ready(lease) => {
@@ -152,12 +177,22 @@ impl Session {
                     Ok(Poll::Ready(true))
                 }
             },
-            Some(Waiting::Knowledge { head, frame, lease, asked, mut answer }) => match answer.as_mut().poll(cx) {
+            Some(Waiting::Knowledge {
+                head,
+                frame,
+                lease,
+                mut asking,
+            }) => match asking.as_mut().poll(cx) {
                 Poll::Pending => {
-                    self.requests.waiting = Some(Waiting::Knowledge { head, frame, lease, asked, answer });
+                    self.requests.waiting = Some(Waiting::Knowledge {
+                        head,
+                        frame,
+                        lease,
+                        asking,
+                    });
                     Ok(Poll::Pending)
                 }
-                Poll::Ready(()) => {
+                Poll::Ready(asked) => {
                     self.on_produce(head, frame, lease, asked)?;
                     self.consume()?;
                     Ok(Poll::Ready(true))
@@ -195,7 +230,8 @@ impl Session {
                 self.consume()?;
                 // Written at once, most chunks are gone before anybody needs to account for them.
                 if !self.to_upstream.is_empty() && self.poll_write_upstream(cx)?.is_pending() {
-                    self.to_upstream.hold(self.shared.budget.charge(CHUNK_BYTES));
+                    self.to_upstream
+                        .hold(self.shared.budget.charge(CHUNK_BYTES));
                 }
                 if !self.requests.rest.is_empty() {
                     self.requests.rest_lease = self.shared.budget.charge(CHUNK_BYTES);
@@ -301,8 +337,16 @@ impl Session {
         match plan {
             Plan::Pass => {
                 let is_token = self.requests.sends_tokens && !is_plausible(&head);
-                self.expect(&head, if is_token { Answer::Token } else { Answer::Forwarded });
-                self.requests.sends_tokens |= head.api_key == api::SASL_HANDSHAKE && head.api_version == 0;
+                self.expect(
+                    &head,
+                    if is_token {
+                        Answer::Token
+                    } else {
+                        Answer::Forwarded
+                    },
+                );
+                self.requests.sends_tokens |=
+                    head.api_key == api::SASL_HANDSHAKE && head.api_version == 0;
                 self.requests.intake = Intake::Pass(frame_bytes);
             }
             Plan::Drain => self.requests.intake = Intake::Drain(Box::new(Oversized::new(head))),
@@ -317,7 +361,11 @@ impl Session {
                     None => {
                         let begun = Bytes::copy_from_slice(&begun);
                         let admission = self.shared.budget.admit(frame_bytes);
-                        self.requests.waiting = Some(Waiting::Memory { head, begun, admission });
+                        self.requests.waiting = Some(Waiting::Memory {
+                            head,
+                            begun,
+                            admission,
+                        });
                     }
                 }
             }
@@ -330,8 +378,10 @@ impl Session {
         if self.requests.sends_tokens && is_small_enough && !is_plausible(head) {
             return Ok(Plan::Pass);
         }
-        let unsupported = Close::MalformedRequest(Malformed::new("api_version", Reason::UnsupportedVersion));
-        let is_known = api::highest_version(head.api_key).is_none_or(|highest| head.api_version <= highest);
+        let unsupported =
+            Close::MalformedRequest(Malformed::new("api_version", Reason::UnsupportedVersion));
+        let is_known =
+            api::highest_version(head.api_key).is_none_or(|highest| head.api_version <= highest);
         let is_small = head.frame_bytes() <= LONGEST_API_VERSIONS;
         match head.api_key {
             _ if !is_small_enough => self.plan_oversized(head),
@@ -369,10 +419,16 @@ impl Session {
 
     /// A held frame is given what has come since.
     fn continue_gathering(&mut self) -> Result<(), Close> {
-        let Intake::Gather { head, frame, .. } = &mut self.requests.intake else { return Ok(()) };
+        let Intake::Gather { head, frame, .. } = &mut self.requests.intake else {
+            return Ok(());
+        };
         let need = (head.frame_bytes() - frame.len()).min(self.requests.rest.len());
         frame.extend_from_slice(&self.requests.rest.split_to(need));
-        if frame.len() == head.frame_bytes() { self.gathered() } else { Ok(()) }
+        if frame.len() == head.frame_bytes() {
+            self.gathered()
+        } else {
+            Ok(())
+        }
     }
 
     /// A held frame is whole.
@@ -403,33 +459,54 @@ impl Session {
             Ok(Some(software)) => {
                 self.who.learn_client_id(api::frame_client_id(&frame));
                 let client_id = self.who.client_id.as_deref().unwrap_or_default();
-                let connection = self.shared.metrics.client_software(&software.name, &software.version, client_id);
+                let connection = self.shared.metrics.client_software(
+                    &software.name,
+                    &software.version,
+                    client_id,
+                );
                 self.requests.counted = Some(connection);
                 self.who.software = Some(software);
             }
             Ok(None) => {}
             // The broker answers an unreadable request itself, or closes.
-            Err(malformed) => tracing::debug!(client = %self.who.address, %malformed, "ApiVersions not understood"),
+            Err(malformed) => {
+                tracing::debug!(client = %self.who.address, %malformed, "ApiVersions not understood")
+            }
         }
         self.expect(&head, Answer::Forwarded);
-        self.to_upstream.push(api_versions::forwarded(frame, head.api_version));
+        self.to_upstream
+            .push(api_versions::forwarded(frame, head.api_version));
     }
 
-    fn on_produce(&mut self, head: FrameHead, frame: Bytes, lease: Lease, asked: Asked) -> Result<(), Close> {
+    fn on_produce(
+        &mut self,
+        head: FrameHead,
+        frame: Bytes,
+        lease: Lease,
+        asked: Asked,
+    ) -> Result<(), Close> {
         let begun = Instant::now();
-        match self.judge.weigh(&frame, head.api_version, asked) {
+        match self.judge.weigh(&frame, head.api_version, &asked) {
             Err(malformed) => self.end(Close::MalformedRequest(malformed)),
             Ok(Some(question)) => {
-                let (answer, asked) = self.ask(question, asked);
-                self.requests.waiting = Some(Waiting::Knowledge { head, frame, lease, asked, answer });
+                let asking = self.ask(question, asked, &frame);
+                self.requests.waiting = Some(Waiting::Knowledge {
+                    head,
+                    frame,
+                    lease,
+                    asking,
+                });
             }
             Ok(None) => {
                 self.who.learn_client_id(self.judge.client_id(&frame));
-                let verdict = self.judge.settle(&frame, &self.who);
+                let verdict = self.judge.settle(&frame, &self.who, begun);
                 self.carry_out(head, frame, verdict);
                 self.to_upstream.hold(lease);
                 self.judge.release();
-                self.shared.metrics.proxy_seconds(api::PRODUCE).observe(begun.elapsed());
+                self.shared
+                    .metrics
+                    .proxy_seconds(api::PRODUCE)
+                    .observe(begun.elapsed());
             }
         }
         Ok(())
@@ -437,7 +514,11 @@ impl Session {
 
     /// Forwards what the verdict keeps and sees to it that everything is answered.
     fn carry_out(&mut self, head: FrameHead, frame: Bytes, verdict: Verdict) {
-        let Verdict { kept, sent, refused } = verdict;
+        let Verdict {
+            kept,
+            sent,
+            refused,
+        } = verdict;
         let wants_answer = self.judge.layout().acks != 0;
         let is_refused = !refused.is_empty();
         let is_forwarded = match kept {
@@ -457,7 +538,9 @@ impl Session {
             }
         };
         match (wants_answer, is_forwarded) {
-            (true, true) => self.expect(&head, Answer::Produce(Box::new(Produced { sent, refused }))),
+            (true, true) => {
+                self.expect(&head, Answer::Produce(Box::new(Produced { sent, refused })))
+            }
             (true, false) => {
                 let answer = ProduceAnswer::new(head.correlation_id, by_topic(refused));
                 self.expect(&head, Answer::Made(answer.encode(head.api_version).into()));
@@ -470,7 +553,14 @@ impl Session {
 
     /// Reads an oversized Produce without keeping it.
     fn drain(&mut self) {
-        let Requests { intake: Intake::Drain(oversized), rest, .. } = &mut self.requests else { return };
+        let Requests {
+            intake: Intake::Drain(oversized),
+            rest,
+            ..
+        } = &mut self.requests
+        else {
+            return;
+        };
         let here = oversized.left().min(rest.len());
         let chunk = rest.split_to(here);
         if let Err(malformed) = oversized.read(&chunk) {
@@ -480,7 +570,9 @@ impl Session {
         if oversized.left() > 0 {
             return;
         }
-        let Intake::Drain(oversized) = std::mem::take(&mut self.requests.intake) else { return };
+        let Intake::Drain(oversized) = std::mem::take(&mut self.requests.intake) else {
+            return;
+        };
         let head = oversized.head;
         let refused = self.refuse_oversized(*oversized);
         match refused {
