@@ -67,7 +67,13 @@ impl Ledger {
 
     /// The next answer is a bare token, of which not even the length is bounded from below.
     pub fn is_token_next(&self) -> bool {
-        matches!(self.expected.front(), Some(Expected { answer: Answer::Token, .. }))
+        matches!(
+            self.expected.front(),
+            Some(Expected {
+                answer: Answer::Token,
+                ..
+            })
+        )
     }
 
     /// The request read last was cut off on its way: nobody will answer it.

@@ -33,7 +33,12 @@ impl Inside {
     /// Starts it with `yaml` below the addresses; `listener` are further lines of that section. It knows the
     /// broker's topics and their limits when this returns.
     pub fn start(broker: &Broker, listener: &[&str], yaml: &str) -> Self {
-        Self::start_with(&format!("\"{}\"", broker.bootstrap()), broker, listener, yaml)
+        Self::start_with(
+            &format!("\"{}\"", broker.bootstrap()),
+            broker,
+            listener,
+            yaml,
+        )
     }
 
     /// As [`Inside::start`], with these `bootstrap_servers`.
@@ -67,16 +72,28 @@ impl Inside {
         std::thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                Listeners::bind(config.listener.bind, &serving).await.unwrap().serve(&serving, bound);
+                Listeners::bind(config.listener.bind, &serving)
+                    .await
+                    .unwrap()
+                    .serve(&serving, bound);
                 told.send(()).unwrap();
                 serving.cluster.run(stopped).await;
             });
         });
         listening.recv().unwrap();
-        let inside = Self { shared, sessions, address: SocketAddr::from(([127, 0, 0, 1], first_port)), stop };
+        let inside = Self {
+            shared,
+            sessions,
+            address: SocketAddr::from(([127, 0, 0, 1], first_port)),
+            stop,
+        };
         for topic in &broker.cluster.topics {
             eventually(PATIENCE, "topics and limits known", || {
-                inside.shared.cluster.topic(&topic.topic.name)?.batch_limit()
+                inside
+                    .shared
+                    .cluster
+                    .topic(&topic.topic.name)?
+                    .batch_limit()
             });
         }
         inside
@@ -104,12 +121,16 @@ impl Inside {
 
     /// Waits until a metric has this value.
     pub fn wait_for_metric(&self, name: &str, labels: &[(&str, &str)], value: f64) {
-        eventually(PATIENCE, &format!("{name} {labels:?} = {value}"), || (self.metric(name, labels) == value).then_some(()));
+        eventually(PATIENCE, &format!("{name} {labels:?} = {value}"), || {
+            (self.metric(name, labels) == value).then_some(())
+        });
     }
 
     /// Waits until no byte is held.
     pub fn wait_until_nothing_is_held(&self) {
-        eventually(PATIENCE, "no byte held", || (self.shared.budget.held_bytes() == 0).then_some(()));
+        eventually(PATIENCE, "no byte held", || {
+            (self.shared.budget.held_bytes() == 0).then_some(())
+        });
     }
 
     /// The first log line about the client of `connection` that holds all of `words`, once there is one.
@@ -153,7 +174,11 @@ pub fn log() -> String {
 fn capture_log() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::DEBUG).with_writer(ToLog).init();
+        tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_max_level(tracing::Level::DEBUG)
+            .with_writer(ToLog)
+            .init();
     });
 }
 
@@ -169,7 +194,9 @@ impl<'a> MakeWriter<'a> for ToLog {
 
 impl io::Write for ToLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        LOG.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        LOG.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 
 pub use batch::{Record, batch, batch_of_bytes};
 pub use client::{Answer, Connection, ErrorKind, Part, Topic};
-pub use kafka::{Kafka, KafkaOptions};
 pub use inside::Inside;
+pub use kafka::{Kafka, KafkaOptions};
 pub use programs::Program;
 pub use sizegate::Sizegate;
 

@@ -18,8 +18,9 @@ use kafka_protocol::messages::metadata_response::{
 };
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsResponse, BrokerId, DescribeConfigsRequest, DescribeConfigsResponse, MetadataRequest,
-    MetadataResponse, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, TopicName,
+    ApiKey, ApiVersionsResponse, BrokerId, DescribeConfigsRequest, DescribeConfigsResponse,
+    MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse, RequestHeader,
+    ResponseHeader, TopicName,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request as _};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -100,14 +101,20 @@ impl Broker {
         let topics = topics
             .iter()
             .map(|(name, partitions, max_message_bytes)| ScriptedTopic {
-                topic: Topic { name: (*name).to_owned(), id: Uuid::new_v4() },
+                topic: Topic {
+                    name: (*name).to_owned(),
+                    id: Uuid::new_v4(),
+                },
                 partitions: *partitions,
                 max_message_bytes: *max_message_bytes,
             })
             .collect();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
-        let cluster = Cluster { address: listener.local_addr().unwrap(), topics };
+        let cluster = Cluster {
+            address: listener.local_addr().unwrap(),
+            topics,
+        };
         let (received, open, stop) = (Arc::default(), Arc::default(), CancellationToken::new());
         let serving = Serving {
             cluster: cluster.clone(),
@@ -117,7 +124,10 @@ impl Broker {
         };
         let stopped = stop.clone();
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(async {
                 let listener = TcpListener::from_std(listener).unwrap();
                 tokio::select! {
@@ -126,7 +136,12 @@ impl Broker {
                 }
             });
         });
-        Self { cluster, received, open, stop }
+        Self {
+            cluster,
+            received,
+            open,
+            stop,
+        }
     }
 
     /// One that answers everything soundly.
@@ -141,7 +156,13 @@ impl Broker {
 
     /// A topic by name.
     pub fn topic(&self, name: &str) -> Topic {
-        self.cluster.topics.iter().find(|topic| topic.topic.name == name).unwrap().topic.clone()
+        self.cluster
+            .topics
+            .iter()
+            .find(|topic| topic.topic.name == name)
+            .unwrap()
+            .topic
+            .clone()
     }
 
     /// Requests of clients (not of the control plane) so far.
@@ -151,7 +172,10 @@ impl Broker {
 
     /// Requests of clients with this key so far.
     pub fn received_of(&self, api_key: ApiKey) -> Vec<Request> {
-        self.received().into_iter().filter(|request| request.api_key == api_key as i16).collect()
+        self.received()
+            .into_iter()
+            .filter(|request| request.api_key == api_key as i16)
+            .collect()
     }
 
     /// Connections open now.
@@ -195,13 +219,18 @@ async fn talk(mut stream: TcpStream, serving: &Serving, connection: usize) -> st
         let mut body = vec![0; usize::try_from(length).map_err(std::io::Error::other)?];
         stream.read_exact(&mut body).await?;
         let body = Bytes::from(body);
-        let short = |at: usize| body.get(at..at + 2).map_or(-1, |b| i16::from_be_bytes(b.try_into().unwrap()));
+        let short = |at: usize| {
+            body.get(at..at + 2)
+                .map_or(-1, |b| i16::from_be_bytes(b.try_into().unwrap()))
+        };
         let request = Request {
             connection,
             nth,
             api_key: if body.len() >= 8 { short(0) } else { -1 },
             version: short(2),
-            correlation_id: body.get(4..8).map_or(-1, |b| i32::from_be_bytes(b.try_into().unwrap())),
+            correlation_id: body
+                .get(4..8)
+                .map_or(-1, |b| i32::from_be_bytes(b.try_into().unwrap())),
             body,
         };
         let steps = if request.client_id() == Some(b"sizegate") {
@@ -231,7 +260,8 @@ async fn talk(mut stream: TcpStream, serving: &Serving, connection: usize) -> st
 
 impl Request {
     fn client_id(&self) -> Option<&[u8]> {
-        let length = usize::try_from(i16::from_be_bytes(self.body.get(8..10)?.try_into().ok()?)).ok()?;
+        let length =
+            usize::try_from(i16::from_be_bytes(self.body.get(8..10)?.try_into().ok()?)).ok()?;
         self.body.get(10..10 + length)
     }
 
@@ -240,7 +270,9 @@ impl Request {
         let mut frame = BytesMut::new();
         frame.put_u32(0);
         let header = ResponseHeader::default().with_correlation_id(self.correlation_id);
-        header.encode(&mut frame, R::header_version(self.version)).unwrap();
+        header
+            .encode(&mut frame, R::header_version(self.version))
+            .unwrap();
         response.encode(&mut frame, self.version).unwrap();
         let length = frame.len() as u32 - 4;
         frame[..4].copy_from_slice(&length.to_be_bytes());
@@ -259,12 +291,17 @@ impl Request {
 pub fn sound(request: &Request, cluster: &Cluster) -> Option<Vec<u8>> {
     match ApiKey::try_from(request.api_key).ok()? {
         ApiKey::ApiVersions if request.version > 4 || request.version < 0 => {
-            let refused = Request { version: 0, ..request.clone() };
+            let refused = Request {
+                version: 0,
+                ..request.clone()
+            };
             Some(refused.answer(&api_versions().with_error_code(35)))
         }
         ApiKey::ApiVersions => Some(request.answer(&api_versions())),
         ApiKey::Metadata => Some(request.answer(&metadata(&request.decode(), cluster))),
-        ApiKey::DescribeConfigs => Some(request.answer(&describe_configs(&request.decode(), cluster))),
+        ApiKey::DescribeConfigs => {
+            Some(request.answer(&describe_configs(&request.decode(), cluster)))
+        }
         ApiKey::Produce => {
             let asked: ProduceRequest = request.decode();
             (asked.acks != 0).then(|| request.answer(&produced(&asked, request.version)))
@@ -283,7 +320,10 @@ fn api_versions() -> ApiVersionsResponse {
         (ApiKey::DescribeConfigs, 1, 4),
     ];
     let keys = keys.map(|(key, min, max)| {
-        ApiVersion::default().with_api_key(key as i16).with_min_version(min).with_max_version(max)
+        ApiVersion::default()
+            .with_api_key(key as i16)
+            .with_min_version(min)
+            .with_max_version(max)
     });
     ApiVersionsResponse::default().with_api_keys(keys.to_vec())
 }
@@ -334,11 +374,16 @@ fn metadata(asked: &MetadataRequest, cluster: &Cluster) -> MetadataResponse {
 
 fn describe_configs(asked: &DescribeConfigsRequest, cluster: &Cluster) -> DescribeConfigsResponse {
     let results = asked.resources.iter().map(|resource| {
-        let known = cluster.topics.iter().find(|known| known.topic.name == resource.resource_name.as_str());
+        let known = cluster
+            .topics
+            .iter()
+            .find(|known| known.topic.name == resource.resource_name.as_str());
         let result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
-        let Some(known) = known else { return result.with_error_code(3) };
+        let Some(known) = known else {
+            return result.with_error_code(3);
+        };
         let value = text(&known.max_message_bytes.to_string());
         let own = DescribeConfigsSynonym::default()
             .with_name(text("max.message.bytes"))
@@ -358,11 +403,21 @@ fn describe_configs(asked: &DescribeConfigsRequest, cluster: &Cluster) -> Descri
 pub fn produced(asked: &ProduceRequest, version: i16) -> ProduceResponse {
     let topics = asked.topic_data.iter().map(|topic| {
         let partitions = topic.partition_data.iter().map(|partition| {
-            let answer = PartitionProduceResponse::default().with_index(partition.index).with_base_offset(7);
-            if version >= 5 { answer.with_log_start_offset(0) } else { answer }
+            let answer = PartitionProduceResponse::default()
+                .with_index(partition.index)
+                .with_base_offset(7);
+            if version >= 5 {
+                answer.with_log_start_offset(0)
+            } else {
+                answer
+            }
         });
         let answer = TopicProduceResponse::default().with_partition_responses(partitions.collect());
-        if version >= 13 { answer.with_topic_id(topic.topic_id) } else { answer.with_name(topic.name.clone()) }
+        if version >= 13 {
+            answer.with_topic_id(topic.topic_id)
+        } else {
+            answer.with_name(topic.name.clone())
+        }
     });
     ProduceResponse::default().with_responses(topics.collect())
 }

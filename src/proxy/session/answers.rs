@@ -96,7 +96,8 @@ fn walker(kind: TailKind, version: i16, frame_bytes: usize) -> Walker {
 
 /// Bytes of a frame with this length prefix, if an answer can have it.
 fn answer_bytes(declared: i32, is_token: bool) -> Result<usize, Malformed> {
-    let length = usize::try_from(declared).map_err(|_| Malformed::new("response_length", Reason::NegativeLength))?;
+    let length = usize::try_from(declared)
+        .map_err(|_| Malformed::new("response_length", Reason::NegativeLength))?;
     if length < HEAD_BYTES - PREFIX_BYTES && !is_token {
         return Err(Malformed::new("response_length", Reason::Truncated));
     }
@@ -228,7 +229,13 @@ impl Session {
             return Err(Malformed::new("correlation_id", Reason::UnexpectedAnswer));
         }
         let is_token = self.ledger.is_token_next();
-        let Answers { intake: Intake::Head(begun), rest } = &mut self.answers else { return Ok(None) };
+        let Answers {
+            intake: Intake::Head(begun),
+            rest,
+        } = &mut self.answers
+        else {
+            return Ok(None);
+        };
         if !begun.is_empty() {
             // Back in front: from here on it is a head like any other.
             *rest = [std::mem::take(begun).as_slice(), rest].concat().into();

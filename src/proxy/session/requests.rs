@@ -265,13 +265,11 @@ impl Session {
                 }
                 Intake::Drain(_) => self.drain(),
                 Intake::Gather { .. } => self.continue_gathering()?,
-                Intake::Head(_) => {
-                    match self.next_start() {
-                        Some(Start::Frame(head)) => self.start(head)?,
-                        Some(Start::Token(frame_bytes)) => self.start_token(frame_bytes),
-                        None => {}
-                    }
-                }
+                Intake::Head(_) => match self.next_start() {
+                    Some(Start::Frame(head)) => self.start(head)?,
+                    Some(Start::Token(frame_bytes)) => self.start_token(frame_bytes),
+                    None => {}
+                },
             }
         }
         if self.requests.rest.is_empty() {
@@ -283,20 +281,36 @@ impl Session {
     /// What is at the front of `rest`, once enough of it has come to tell.
     fn next_start(&mut self) -> Option<Start> {
         let sends_tokens = self.requests.sends_tokens;
-        let Requests { intake: Intake::Head(begun), rest, .. } = &mut self.requests else { return None };
+        let Requests {
+            intake: Intake::Head(begun),
+            rest,
+            ..
+        } = &mut self.requests
+        else {
+            return None;
+        };
         if !begun.is_empty() {
             // Back in front: from here on it is a head like any other.
             *rest = [std::mem::take(begun).as_slice(), rest].concat().into();
         }
         match rest.first_chunk().map(|first| i32::from_be_bytes(*first)) {
-            Some(length) if sends_tokens && (0..SHORTEST_REQUEST_BYTES as i32).contains(&length) => {
+            Some(length)
+                if sends_tokens && (0..SHORTEST_REQUEST_BYTES as i32).contains(&length) =>
+            {
                 return Some(Start::Token(PREFIX_BYTES + length as usize));
             }
             // A length that no request has is known before its head is whole, and the rest of it may never come.
             Some(length) => self.check_length(length)?,
             None => {}
         }
-        let Requests { intake: Intake::Head(begun), rest, .. } = &mut self.requests else { return None };
+        let Requests {
+            intake: Intake::Head(begun),
+            rest,
+            ..
+        } = &mut self.requests
+        else {
+            return None;
+        };
         let head = FrameHead::read(rest).ok();
         if head.is_none() {
             *begun = rest.to_vec();
@@ -307,7 +321,8 @@ impl Session {
 
     /// `None`: the connection ends for it.
     fn check_length(&mut self, length: i32) -> Option<()> {
-        let protocol = api::foreign_protocol(length.to_be_bytes()).filter(|_| !self.requests.is_kafka);
+        let protocol =
+            api::foreign_protocol(length.to_be_bytes()).filter(|_| !self.requests.is_kafka);
         match (protocol, api::request_bytes(length)) {
             (Some(protocol), _) => self.end(Close::Foreign(protocol)),
             (None, Err(malformed)) => self.end(Close::MalformedRequest(malformed)),
@@ -318,7 +333,12 @@ impl Session {
 
     /// A token without a Kafka header, too short to be a request.
     fn start_token(&mut self, frame_bytes: usize) {
-        let head = FrameHead { request_bytes: 0, api_key: api::SASL_HANDSHAKE, api_version: 0, correlation_id: 0 };
+        let head = FrameHead {
+            request_bytes: 0,
+            api_key: api::SASL_HANDSHAKE,
+            api_version: 0,
+            correlation_id: 0,
+        };
         self.expect(&head, Answer::Token);
         self.requests.intake = Intake::Pass(frame_bytes);
     }
@@ -396,10 +416,19 @@ impl Session {
     }
 
     fn plan_oversized(&self, head: &FrameHead) -> Result<Plan, Close> {
-        let FrameHead { api_key, request_bytes, .. } = *head;
-        let is_produce = api_key == api::PRODUCE && api::highest_version(api_key).is_some_and(|highest| (0..=highest).contains(&head.api_version));
+        let FrameHead {
+            api_key,
+            request_bytes,
+            ..
+        } = *head;
+        let is_produce = api_key == api::PRODUCE
+            && api::highest_version(api_key)
+                .is_some_and(|highest| (0..=highest).contains(&head.api_version));
         match api_key {
-            _ if !is_produce => Err(Close::FrameTooLarge { api_key, request_bytes }),
+            _ if !is_produce => Err(Close::FrameTooLarge {
+                api_key,
+                request_bytes,
+            }),
             _ if self.shared.policy.load().observes() => {
                 self.shared.metrics.frames_refused("observed");
                 tracing::warn!(client = %self.who.address, request_bytes, limit_bytes = self.shared.frame_bytes, "a Produce above listener.frame_bytes would be refused; it passes unmeasured");
