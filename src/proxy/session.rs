@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tokio::io::AsyncWrite;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -36,10 +36,19 @@ use crate::wire::Malformed;
 
 /// Bytes that wait for a client before its requests are no longer read.
 const BACKLOG_BYTES: usize = 64 * 1024;
-/// A frame of which nothing more has come for this long is given up when others wait for its memory.
+/// A frame of which less than [`STALL_BYTES`] has come in this time is given up when others wait for its memory.
 const STALL: Duration = Duration::from_secs(10);
+/// How often a frame that is being held is looked at.
+const STALL_CHECK: Duration = Duration::from_secs(1);
+/// Slower than this a frame of more than some hundred KiB never comes to its end before its client gives up
+/// (`request.timeout.ms`, 30 s).
+const STALL_BYTES: usize = 64 * 1024;
+/// A frame that takes longer than this is given up when others wait for its memory: its client has given up too.
+const LONGEST_GATHERING: Duration = Duration::from_secs(60);
 /// How long a client's or broker's last bytes may take to leave.
 const LINGER: Duration = Duration::from_secs(10);
+/// How long a client that was told goodbye may go on sending.
+const CLIENT_LINGER: Duration = Duration::from_secs(2);
 /// How long a broker is given to accept a connection, over all addresses tried.
 const CONNECT: Duration = Duration::from_secs(15);
 /// How long the control plane is waited for before a verdict.
@@ -202,11 +211,11 @@ impl Session {
             if quiet >= self.shared.idle_timeout {
                 return Poll::Ready(Close::Idle);
             }
-            if holds_half_a_frame && quiet >= STALL && self.shared.budget.has_waiters() {
+            if self.requests.has_stalled() && self.shared.budget.has_waiters() {
                 return Poll::Ready(Close::Stalled);
             }
             let next = if holds_half_a_frame {
-                STALL
+                STALL_CHECK
             } else {
                 self.shared.idle_timeout - quiet
             };
@@ -221,7 +230,7 @@ impl Session {
     fn watch_for_stall(&mut self) {
         self.timer
             .as_mut()
-            .reset(tokio::time::Instant::now() + STALL.min(self.shared.idle_timeout));
+            .reset(tokio::time::Instant::now() + STALL_CHECK.min(self.shared.idle_timeout));
     }
 
     /// The broker's side, connecting to it first if need be.
@@ -248,6 +257,9 @@ impl Session {
         if matches!(close, Close::Downstream(_)) {
             return close;
         }
+        // What is half here is given up, and its memory with it.
+        self.requests = Requests::default();
+        self.answers = Answers::default();
         let Session {
             to_client,
             to_upstream,
@@ -262,11 +274,16 @@ impl Session {
             }
             let _ = std::future::poll_fn(|cx| to_client.poll_write(client, cx)).await;
             let _ = std::future::poll_fn(|cx| Pin::new(&mut *client).poll_shutdown(cx)).await;
-            if let (Upstream::Open(stream), true) = (upstream, is_sound) {
-                let _ = std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx)).await;
-                // Unread answers would turn the close into a reset, and a reset can overtake what was sent.
-                let _ = tokio::io::copy(stream, &mut tokio::io::sink()).await;
-            }
+            // Unread bytes would turn a close into a reset, and a reset can overtake what was sent.
+            let from_client = tokio::time::timeout(CLIENT_LINGER, discard(client));
+            let from_broker = async {
+                if let (Upstream::Open(stream), true) = (upstream, is_sound) {
+                    let _ =
+                        std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx)).await;
+                    discard(stream).await;
+                }
+            };
+            let _ = join(from_client, from_broker).await;
         };
         let _ = tokio::time::timeout(LINGER, flush).await;
         close
@@ -289,10 +306,13 @@ impl Session {
             match question {
                 Question::Ids(ids) => {
                     asked.ids = true;
-                    let lookups = ids
-                        .into_iter()
-                        .map(|id| shared.cluster.find_topic_by_id(id));
-                    let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
+                    let lookups = ids.iter().map(|id| shared.cluster.find_topic_by_id(*id));
+                    let found = tokio::time::timeout(ASK, join_all(lookups)).await;
+                    let absent = ids.iter().zip(found.unwrap_or_default());
+                    asked.absent_ids = absent
+                        .filter(|(_, found)| matches!(found, Lookup::Absent))
+                        .map(|(id, _)| *id)
+                        .collect();
                 }
                 Question::Topics(names) => {
                     asked.limits = true;
@@ -300,6 +320,7 @@ impl Session {
                     let _ = tokio::time::timeout(ASK, join_all(confirmed)).await;
                 }
                 Question::Decode(decodes) => {
+                    asked.decoded = true;
                     let _turn = shared.decoding.acquire().await;
                     let inspected =
                         tokio::task::spawn_blocking(move || inspect_long(&frame, &decodes)).await;
@@ -309,6 +330,11 @@ impl Session {
             asked
         })
     }
+}
+
+/// Reads to the end, whatever it is.
+async fn discard(stream: &mut Stream) {
+    let _ = tokio::io::copy(stream, &mut tokio::io::sink()).await;
 }
 
 /// What is asked before a verdict, and comes back with what has been asked.

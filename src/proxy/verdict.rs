@@ -39,6 +39,9 @@ pub const CURRENT: Duration = Duration::from_millis(100);
 /// A learned limit that was just asked for and is older than this was not read: it refuses nothing.
 const STALE: Duration = Duration::from_secs(5);
 
+/// Unknown topic ids of one request that are looked up.
+const MOST_IDS_ASKED: usize = 1000;
+
 /// Partitions for which a session keeps room between requests.
 const KEPT_PARTITIONS: usize = 256;
 
@@ -67,9 +70,13 @@ pub struct Refused {
 pub struct Asked {
     /// Unknown topic ids were looked up.
     pub ids: bool,
+    /// Those of which the cluster says that there is no such topic.
+    pub absent_ids: HashSet<Uuid>,
     /// Topics and learned limits were confirmed.
     pub limits: bool,
-    /// What long decodes found.
+    /// Long decodes were done.
+    pub decoded: bool,
+    /// What they found.
     pub inspected: Inspected,
 }
 
@@ -175,7 +182,12 @@ impl Judge {
 
     /// Gives back the memory of an unusually large request.
     pub fn release(&mut self) {
-        if self.layout.partitions.capacity() > KEPT_PARTITIONS {
+        let room = self
+            .layout
+            .partitions
+            .capacity()
+            .max(self.layout.topics.capacity());
+        if room > KEPT_PARTITIONS || self.weighed.capacity() > KEPT_PARTITIONS {
             self.layout = Layout::default();
             self.weighed = Vec::new();
         }
@@ -192,15 +204,17 @@ impl Judge {
         self.topics.follow(&self.shared.policy.load());
         let mut weighed = std::mem::take(&mut self.weighed);
         weighed.clear();
-        let mut unknown_ids = Vec::new();
-        let mut scales = Scales::new(frame, &self.layout, self.shared.decode(), &asked.inspected);
+        let mut unknown_ids = HashSet::new();
+        let mut scales = Scales::new(frame, &self.layout, self.shared.decode(), asked);
         for topic_entry in 0..self.layout.topics.len() {
             let topic = &self.layout.topics[topic_entry];
             let resolved = self
                 .topics
                 .resolve(&self.shared, self.layout.topic_key(frame, topic)?);
-            if let Resolved::UnknownId(id) = resolved {
-                unknown_ids.push(id);
+            if let Resolved::UnknownId(id) = resolved
+                && unknown_ids.len() < MOST_IDS_ASKED
+            {
+                unknown_ids.insert(id);
             }
             for partition_entry in topic.partitions.clone() {
                 let outcome = self.weigh_partition(&mut scales, &resolved, partition_entry, asked);
@@ -214,7 +228,7 @@ impl Judge {
         let long = scales.into_long();
         self.weighed = weighed;
         if !unknown_ids.is_empty() && !asked.ids {
-            return Ok(Some(Question::Ids(unknown_ids)));
+            return Ok(Some(Question::Ids(unknown_ids.into_iter().collect())));
         }
         if !long.is_empty() {
             return Ok(Some(Question::Decode(long)));
@@ -254,18 +268,20 @@ impl Judge {
         };
         match resolved {
             Resolved::Topic(handle) => scales.weigh(handle, partition_entry, records),
-            Resolved::UnknownId(_) if asked.ids && self.must_be_named() => Outcome::Answer(
-                UNKNOWN_TOPIC_ID,
-                "sizegate: the topic's name is not known yet, so its limits are not either",
-            ),
+            Resolved::UnknownId(id) if asked.ids && self.must_be_named(id, asked) => {
+                Outcome::Answer(
+                    UNKNOWN_TOPIC_ID,
+                    "sizegate: the topic's name is not known yet, so its limits are not either",
+                )
+            }
             Resolved::UnknownId(_) | Resolved::Impossible => Outcome::Pass,
         }
     }
 
     /// A topic id that nobody can name may not pass a rule unseen; but if the cluster answers and does not know
     /// the id either, the broker's own answer is the right one.
-    fn must_be_named(&self) -> bool {
-        self.shared.policy.load().is_governed() && !self.shared.cluster.is_reached()
+    fn must_be_named(&self, id: &Uuid, asked: &Asked) -> bool {
+        self.shared.policy.load().is_governed() && !asked.absent_ids.contains(id)
     }
 
     /// A partition named twice counts once, with its last batch, as in the broker.
@@ -296,7 +312,7 @@ impl Judge {
     /// What must be confirmed before anything is refused: that the broker would have judged the batch by its
     /// size at all (topic and partition exist), and that a learned limit is still true.
     fn doubts(&mut self, asked: &Asked) -> Option<Question> {
-        let mut names: Vec<Arc<str>> = Vec::new();
+        let mut names: HashSet<Arc<str>> = HashSet::new();
         for weighed in &mut self.weighed {
             let Outcome::Over(measured, violation) = &weighed.outcome else {
                 continue;
@@ -308,16 +324,14 @@ impl Judge {
             {
                 Standing::Stands => {}
                 Standing::Doubtful if !asked.limits => {
-                    if !names.contains(&measured.topic.name) {
-                        names.push(Arc::clone(&measured.topic.name));
-                    }
+                    names.insert(Arc::clone(&measured.topic.name));
                 }
                 Standing::Doubtful | Standing::Falls => {
                     weighed.outcome = fallen(&mut weighed.outcome)
                 }
             }
         }
-        (!names.is_empty()).then_some(Question::Topics(names))
+        (!names.is_empty()).then(|| Question::Topics(names.into_iter().collect()))
     }
 
     fn has_repeated_topics(&self, frame: &[u8]) -> bool {

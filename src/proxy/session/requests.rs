@@ -10,7 +10,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 
 use super::chunk::{CHUNK_BYTES, poll_read_chunk, poll_read_rest};
-use super::{Asking, BACKLOG_BYTES, Close, Session};
+use super::{Asking, BACKLOG_BYTES, Close, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
 use crate::proxy::budget::{Admission, Lease};
 use crate::proxy::ledger::{Answer, Expected, Produced};
 use crate::proxy::oversized::Oversized;
@@ -52,10 +52,11 @@ enum Intake {
         head: FrameHead,
         frame: BytesMut,
         lease: Lease,
+        pace: Pace,
     },
     /// A frame streams through: bytes to come.
     Pass(usize),
-    /// A Produce above the limit is read and not kept.
+    /// A Produce above the limit is read and not kept; where it is only observed, it passes.
     Drain(Box<Oversized>),
 }
 
@@ -63,6 +64,14 @@ impl Default for Intake {
     fn default() -> Self {
         Self::Head(Vec::new())
     }
+}
+
+/// How a frame that is being held comes in.
+struct Pace {
+    since: Instant,
+    /// When it was last seen to have come on by [`STALL_BYTES`], and how much of it was here.
+    moved_at: Instant,
+    had_bytes: usize,
 }
 
 /// What the way in waits for.
@@ -107,6 +116,17 @@ impl Requests {
     /// Memory is held for bytes that have not come.
     pub fn holds_half_a_frame(&self) -> bool {
         matches!(self.intake, Intake::Gather { .. })
+    }
+
+    /// Too little of a frame that is being held came for too long, or it takes too long in all.
+    pub fn has_stalled(&mut self) -> bool {
+        let Intake::Gather { frame, pace, .. } = &mut self.intake else {
+            return false;
+        };
+        if frame.len() - pace.had_bytes >= STALL_BYTES {
+            (pace.moved_at, pace.had_bytes) = (Instant::now(), frame.len());
+        }
+        pace.moved_at.elapsed() >= STALL || pace.since.elapsed() >= LONGEST_GATHERING
     }
 }
 
@@ -369,7 +389,10 @@ impl Session {
                     head.api_key == api::SASL_HANDSHAKE && head.api_version == 0;
                 self.requests.intake = Intake::Pass(frame_bytes);
             }
-            Plan::Drain => self.requests.intake = Intake::Drain(Box::new(Oversized::new(head))),
+            Plan::Drain => {
+                let passes = self.shared.policy.load().observes();
+                self.requests.intake = Intake::Drain(Box::new(Oversized::new(head, passes)));
+            }
             Plan::Hold if self.requests.rest.len() >= frame_bytes => {
                 let frame = self.requests.rest.split_to(frame_bytes);
                 self.on_frame(head, frame, Lease::default())?;
@@ -429,11 +452,6 @@ impl Session {
                 api_key,
                 request_bytes,
             }),
-            _ if self.shared.policy.load().observes() => {
-                self.shared.metrics.frames_refused("observed");
-                tracing::warn!(client = %self.who.address, request_bytes, limit_bytes = self.shared.frame_bytes, "a Produce above listener.frame_bytes would be refused; it passes unmeasured");
-                Ok(Plan::Pass)
-            }
             _ => Ok(Plan::Drain),
         }
     }
@@ -442,7 +460,18 @@ impl Session {
     fn gather(&mut self, head: FrameHead, begun: &Bytes, lease: Lease) {
         let mut frame = BytesMut::with_capacity(head.frame_bytes());
         frame.extend_from_slice(begun);
-        self.requests.intake = Intake::Gather { head, frame, lease };
+        let now = Instant::now();
+        let pace = Pace {
+            since: now,
+            moved_at: now,
+            had_bytes: frame.len(),
+        };
+        self.requests.intake = Intake::Gather {
+            head,
+            frame,
+            lease,
+            pace,
+        };
         self.watch_for_stall();
     }
 
@@ -463,7 +492,9 @@ impl Session {
     /// A held frame is whole.
     fn gathered(&mut self) -> Result<(), Close> {
         match std::mem::take(&mut self.requests.intake) {
-            Intake::Gather { head, frame, lease } => self.on_frame(head, frame.freeze(), lease),
+            Intake::Gather {
+                head, frame, lease, ..
+            } => self.on_frame(head, frame.freeze(), lease),
             other => {
                 self.requests.intake = other;
                 Ok(())
@@ -511,7 +542,7 @@ impl Session {
         &mut self,
         head: FrameHead,
         frame: Bytes,
-        lease: Lease,
+        mut lease: Lease,
         asked: Asked,
     ) -> Result<(), Close> {
         let begun = Instant::now();
@@ -519,6 +550,11 @@ impl Session {
             Err(malformed) => self.end(Close::MalformedRequest(malformed)),
             Ok(Some(question)) => {
                 let asking = self.ask(question, asked, &frame);
+                // The frame keeps the worker's buffer meanwhile; what was weighed is weighed again.
+                if lease.is_empty() {
+                    lease = self.shared.budget.charge(CHUNK_BYTES);
+                }
+                self.judge.release();
                 self.requests.waiting = Some(Waiting::Knowledge {
                     head,
                     frame,
@@ -580,7 +616,7 @@ impl Session {
         }
     }
 
-    /// Reads an oversized Produce without keeping it.
+    /// Reads an oversized Produce without keeping it; where it is only observed, it passes.
     fn drain(&mut self) {
         let Requests {
             intake: Intake::Drain(oversized),
@@ -592,6 +628,9 @@ impl Session {
         };
         let here = oversized.left().min(rest.len());
         let chunk = rest.split_to(here);
+        if oversized.passes {
+            self.to_upstream.push(chunk.clone());
+        }
         if let Err(malformed) = oversized.read(&chunk) {
             self.end(Close::MalformedRequest(malformed));
             return;
@@ -602,9 +641,11 @@ impl Session {
         let Intake::Drain(oversized) = std::mem::take(&mut self.requests.intake) else {
             return;
         };
-        let head = oversized.head;
+        let (head, passes) = (oversized.head, oversized.passes);
         let refused = self.refuse_oversized(*oversized);
         match refused {
+            Some(_) if passes => self.expect(&head, Answer::Produce(Box::default())),
+            None if passes => {}
             Some(refused) => {
                 let answer = ProduceAnswer::new(head.correlation_id, by_topic(refused));
                 self.expect(&head, Answer::Made(answer.encode(head.api_version).into()));
