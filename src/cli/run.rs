@@ -6,9 +6,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{ConfigArgs, FAILED, FINE, USAGE, print_mistakes};
-use crate::config::Config;
 use crate::run::{RunOptions, StartError};
-use crate::telemetry::log::{self, LogError};
+use crate::telemetry::log;
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -41,7 +40,7 @@ pub fn run(args: RunArgs) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    if let Err(error) = start_log(&config) {
+    if let Err(error) = log::init(&config.telemetry) {
         eprintln!("sizegate: {error}");
         return ExitCode::from(USAGE);
     }
@@ -63,13 +62,4 @@ pub fn run(args: RunArgs) -> ExitCode {
             })
         }
     }
-}
-
-/// Logs as the config says; `SIZEGATE_LOG` stands over its level.
-fn start_log(config: &Config) -> Result<(), LogError> {
-    let level = log::init(config.telemetry.log)?;
-    if std::env::var_os(log::LEVEL_VARIABLE).is_none_or(|level| level.is_empty()) {
-        level.set(config.telemetry.log_level.label())?;
-    }
-    Ok(())
 }
