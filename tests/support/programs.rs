@@ -27,16 +27,9 @@ pub fn script(name: &str, args: &[&str]) -> PathBuf {
     if let Some(path) = done.get(&key) {
         return path.clone();
     }
-    let output = Command::new(repo().join("scripts").join(name))
-        .args(args)
-        .output()
-        .unwrap();
+    let output = Command::new(repo().join("scripts").join(name)).args(args).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).trim().to_string();
-    assert!(
-        output.status.success(),
-        "scripts/{key}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "scripts/{key}: {}", String::from_utf8_lossy(&output.stderr));
     let path = PathBuf::from(said);
     done.insert(key, path.clone());
     path
@@ -46,6 +39,7 @@ pub fn script(name: &str, args: &[&str]) -> PathBuf {
 pub struct Program {
     name: String,
     command: Command,
+    dir: PathBuf,
     limit: Duration,
 }
 
@@ -75,24 +69,10 @@ impl Program {
 
     /// A class of `tests/clients/java/SET`, with the jars of that set: `streams`, `kafka4`.
     pub fn java_with(class: &str, version: &str, set: &str) -> Self {
-        let jars = script(
-            "kafka-libs.sh",
-            &[
-                version,
-                if set == "streams" {
-                    "streams"
-                } else {
-                    "client"
-                },
-            ],
-        );
+        let jars = script("kafka-libs.sh", &[version, if set == "streams" { "streams" } else { "client" }]);
         let classes = script("java-classes.sh", &[set]);
         let mut program = Self::jvm(&format!("{class} {version}"));
-        program
-            .command
-            .arg("-cp")
-            .arg(format!("{}:{}/*", classes.display(), jars.display()))
-            .arg(class);
+        program.command.arg("-cp").arg(format!("{}:{}/*", classes.display(), jars.display())).arg(class);
         program
     }
 
@@ -100,25 +80,16 @@ impl Program {
     pub fn java_main(main: &str, version: &str, set: &str) -> Self {
         let jars = script("kafka-libs.sh", &[version, set]);
         let mut program = Self::jvm(main);
-        program
-            .command
-            .arg("-cp")
-            .arg(format!("{}/*", jars.display()))
-            .arg(main);
+        program.command.arg("-cp").arg(format!("{}/*", jars.display())).arg(main);
         program
     }
 
     fn jvm(name: &str) -> Self {
         let mut program = Self::new(name, "java");
-        program.command.args([
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
-            "-Xshare:auto",
-            "-Xmx512m",
-        ]);
-        program
-            .command
-            .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn");
+        program.command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]);
+        program.command.args(["-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]);
+        // Native libraries are unpacked there.
+        program.command.arg(format!("-Djava.io.tmpdir={}", program.dir.display()));
         program
     }
 
@@ -126,10 +97,7 @@ impl Program {
     pub fn python(file: &str) -> Self {
         let python = script("python-env.sh", &[]);
         let mut program = Self::new(file, &python.display().to_string());
-        program
-            .command
-            .arg("-u")
-            .arg(repo().join("tests/clients/python").join(file));
+        program.command.arg("-u").arg(repo().join("tests/clients/python").join(file));
         program
     }
 
@@ -137,13 +105,8 @@ impl Program {
     pub fn node(file: &str) -> Self {
         let modules = script("node-env.sh", &[]);
         let mut program = Self::new(file, "node");
-        program
-            .command
-            .env("NODE_PATH", modules)
-            .env("KAFKAJS_NO_PARTITIONER_WARNING", "1");
-        program
-            .command
-            .arg(repo().join("tests/clients/node").join(file));
+        program.command.env("NODE_PATH", modules).env("KAFKAJS_NO_PARTITIONER_WARNING", "1");
+        program.command.arg(repo().join("tests/clients/node").join(file));
         program
     }
 
@@ -154,11 +117,8 @@ impl Program {
     }
 
     fn new(name: &str, program: &str) -> Self {
-        Self {
-            name: name.to_string(),
-            command: Command::new(program),
-            limit: Duration::from_secs(180),
-        }
+        let dir = new_dir("client");
+        Self { name: name.to_string(), command: Command::new(program), dir, limit: Duration::from_secs(180) }
     }
 
     /// One `key=value` argument.
@@ -179,6 +139,11 @@ impl Program {
         self
     }
 
+    /// Its folder, which goes with it: for files it reads or writes.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// How long it may take before it is killed and the test fails (180 s unless said).
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -189,11 +154,7 @@ impl Program {
     pub fn run(self) -> Output {
         let name = self.name.clone();
         let output = self.run_any();
-        assert_eq!(
-            output.code, 0,
-            "{name} failed: {:?}\n{}",
-            output.lines, output.stderr
-        );
+        assert_eq!(output.code, 0, "{name} failed: {:?}\n{}", output.lines, output.stderr);
         output
     }
 
@@ -204,12 +165,8 @@ impl Program {
 
     /// Starts it.
     pub fn spawn(self) -> Running {
-        let process = Supervised::spawn(&self.command, &new_dir("client"));
-        Running {
-            name: self.name,
-            process,
-            limit: self.limit,
-        }
+        let process = Supervised::spawn(&self.command, &self.dir);
+        Running { name: self.name, process, limit: self.limit }
     }
 }
 
@@ -226,12 +183,7 @@ impl Running {
         super::eventually(self.limit, &format!("{}: {what}", self.name), || {
             let found = self.lines().into_iter().find(|line| wanted(line));
             let running = self.process.is_running();
-            assert!(
-                found.is_some() || running,
-                "{} ended before {what}\n{}",
-                self.name,
-                self.process.last_words()
-            );
+            assert!(found.is_some() || running, "{} ended before {what}\n{}", self.name, self.process.last_words());
             found
         })
     }
@@ -245,29 +197,14 @@ impl Running {
     pub fn finish(mut self) -> Output {
         let start = Instant::now();
         let Some(code) = self.process.wait(self.limit) else {
-            panic!(
-                "{} still runs after {:?}\n{}",
-                self.name,
-                start.elapsed(),
-                self.process.last_words()
-            );
+            panic!("{} still runs after {:?}\n{}", self.name, start.elapsed(), self.process.last_words());
         };
-        let lines = self
-            .process
-            .stdout()
-            .lines()
-            .map(|line| self.parse(line))
-            .collect();
-        Output {
-            lines,
-            code,
-            stderr: self.process.stderr(),
-        }
+        let lines = self.process.stdout().lines().map(|line| self.parse(line)).collect();
+        Output { lines, code, stderr: self.process.stderr() }
     }
 
     fn parse(&self, line: &str) -> Value {
-        serde_json::from_str(line)
-            .unwrap_or_else(|error| panic!("{} printed no JSON ({error}): {line}", self.name))
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{} printed no JSON ({error}): {line}", self.name))
     }
 }
 
@@ -275,22 +212,14 @@ impl Output {
     /// The lines whose `field` is `value`.
     pub fn where_is(&self, field: &str, value: impl Into<Value>) -> Vec<&Value> {
         let value = value.into();
-        self.lines
-            .iter()
-            .filter(|line| line.get(field) == Some(&value))
-            .collect()
+        self.lines.iter().filter(|line| line.get(field) == Some(&value)).collect()
     }
 
     /// The only line whose `field` is `value`.
     pub fn only(&self, field: &str, value: impl Into<Value>) -> &Value {
         let value = value.into();
         let found = self.where_is(field, value.clone());
-        assert_eq!(
-            found.len(),
-            1,
-            "lines with {field} = {value}: {:?}",
-            self.lines
-        );
+        assert_eq!(found.len(), 1, "lines with {field} = {value}: {:?}", self.lines);
         found[0]
     }
 }
