@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::frames::TOPIC;
 use crate::process;
@@ -204,14 +204,17 @@ admin: {{bind: 127.0.0.1:{admin_port}}}
     Ok(command)
 }
 
-/// The first of `count` neighbouring ports that nobody listens on. Someone may be faster: the port check sees it.
+/// The first of `count` neighbouring ports that nobody listens on, below the range that the kernel gives to outgoing
+/// connections: no client can sit on one before its process does. Another server could; the port check sees it.
 fn free_ports(count: u16) -> io::Result<u16> {
-    for _ in 0..100 {
-        let first = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let is_free = |port: Option<u16>| {
-            port.is_some_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())
-        };
-        if (0..count).all(|n| is_free(first.checked_add(n))) {
+    for attempt in 0..100u32 {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let spread = (now.subsec_nanos() / 1000).wrapping_add(attempt.wrapping_mul(977));
+        let first = 20_000 + (spread % 11_000) as u16;
+        let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if (first..first + count).all(is_free) {
             return Ok(first);
         }
     }
