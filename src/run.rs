@@ -128,7 +128,11 @@ async fn serve(
     Ok(())
 }
 
-fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
+/// Everything sessions share, from a valid configuration; connects nowhere yet.
+///
+/// # Errors
+/// The configuration names something that cannot be used.
+pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
     let in_words = |error: &dyn std::fmt::Display| StartError::Config(error.to_string());
     let connector = Connector::new(&config.cluster).map_err(|e| in_words(&e))?;
     let acceptor = Acceptor::new(config.listener.tls.as_ref()).map_err(|e| in_words(&e))?;

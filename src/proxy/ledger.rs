@@ -65,6 +65,22 @@ impl Ledger {
         self.expected.is_empty()
     }
 
+    /// The next answer is a bare token, of which not even the length is bounded from below.
+    pub fn is_token_next(&self) -> bool {
+        matches!(
+            self.expected.front(),
+            Some(Expected {
+                answer: Answer::Token,
+                ..
+            })
+        )
+    }
+
+    /// The request read last was cut off on its way: nobody will answer it.
+    pub fn abandon_last(&mut self) {
+        self.expected.pop_back();
+    }
+
     /// No more requests for now.
     pub fn is_full(&self) -> bool {
         self.expected.len() >= MOST_IN_FLIGHT

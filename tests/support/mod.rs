@@ -15,16 +15,19 @@ pub mod batch;
 pub mod certs;
 pub mod client;
 pub mod http;
+pub mod inside;
 pub mod kafka;
 pub mod ports;
 pub mod process;
 pub mod programs;
+pub mod scripted;
 pub mod sizegate;
 
 use std::time::{Duration, Instant};
 
 pub use batch::{Record, batch, batch_of_bytes};
 pub use client::{Answer, Connection, ErrorKind, Part, Topic};
+pub use inside::Inside;
 pub use kafka::{Kafka, KafkaOptions};
 pub use programs::Program;
 pub use sizegate::Sizegate;

@@ -94,6 +94,16 @@ fn walker(kind: TailKind, version: i16, frame_bytes: usize) -> Walker {
     )
 }
 
+/// Bytes of a frame with this length prefix, if an answer can have it.
+fn answer_bytes(declared: i32, is_token: bool) -> Result<usize, Malformed> {
+    let length = usize::try_from(declared)
+        .map_err(|_| Malformed::new("response_length", Reason::NegativeLength))?;
+    if length < HEAD_BYTES - PREFIX_BYTES && !is_token {
+        return Err(Malformed::new("response_length", Reason::Truncated));
+    }
+    Ok(length + PREFIX_BYTES)
+}
+
 impl Session {
     /// Moves what can be moved, one read at most. `Ok(true)` when anything was.
     pub(super) fn poll_answers(&mut self, cx: &mut Context<'_>) -> Result<bool, Close> {
@@ -120,7 +130,7 @@ impl Session {
         match read {
             Poll::Pending => return Ok(had_answers),
             Poll::Ready(Err(error)) => return Err(Close::Upstream(error)),
-            Poll::Ready(Ok(0)) => return Err(Close::ByBroker),
+            Poll::Ready(Ok(0)) => return Err(self.closed_by_broker()),
             Poll::Ready(Ok(_)) => self.last_traffic = Instant::now(),
         }
         let consumed = if self.answers.rest.is_empty() {
@@ -133,6 +143,13 @@ impl Session {
             self.to_client.hold(self.shared.budget.charge(CHUNK_BYTES));
         }
         Ok(true)
+    }
+
+    fn closed_by_broker(&self) -> Close {
+        match &self.answers.intake {
+            Intake::Head(begun) if begun.is_empty() => Close::ByBroker,
+            _ => Close::MalformedAnswer(Malformed::new("response", Reason::Truncated)),
+        }
     }
 
     fn poll_write_client(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Close> {
@@ -205,8 +222,13 @@ impl Session {
         self.place_made();
     }
 
-    /// Frame length and correlation id at the front of `rest`, once both have come.
+    /// Frame length and correlation id at the front of `rest`, once both have come. A bare token has no
+    /// correlation id, and may be shorter than one.
     fn next_answer_head(&mut self) -> Result<Option<(usize, i32)>, Malformed> {
+        if self.ledger.is_empty() {
+            return Err(Malformed::new("correlation_id", Reason::UnexpectedAnswer));
+        }
+        let is_token = self.ledger.is_token_next();
         let Answers {
             intake: Intake::Head(begun),
             rest,
@@ -214,22 +236,24 @@ impl Session {
         else {
             return Ok(None);
         };
-        if !begun.is_empty() || rest.len() < HEAD_BYTES {
-            begun.extend_from_slice(&rest.split_to(rest.len().min(HEAD_BYTES - begun.len())));
-            if begun.len() < HEAD_BYTES {
-                return Ok(None);
-            }
-            let whole = [std::mem::take(begun).as_slice(), rest].concat();
-            *rest = whole.into();
+        if !begun.is_empty() {
+            // Back in front: from here on it is a head like any other.
+            *rest = [std::mem::take(begun).as_slice(), rest].concat().into();
         }
         let r = &mut Reader::new(rest);
-        let length = r.int32("response_length")?;
-        let length = usize::try_from(length)
-            .map_err(|_| Malformed::new("response_length", Reason::NegativeLength))?;
-        if length < HEAD_BYTES - PREFIX_BYTES {
-            return Err(Malformed::new("response_length", Reason::Truncated));
+        let length = match r.int32("response_length") {
+            Ok(length) => Some(answer_bytes(length, is_token)?),
+            Err(_) => None,
+        };
+        match (length, r.int32("correlation_id")) {
+            (Some(length), Ok(correlation_id)) => Ok(Some((length, correlation_id))),
+            (Some(length), Err(_)) if is_token => Ok(Some((length, 0))),
+            _ => {
+                *begun = rest.to_vec();
+                rest.clear();
+                Ok(None)
+            }
         }
-        Ok(Some((length + PREFIX_BYTES, r.int32("correlation_id")?)))
     }
 
     fn start_answer(&mut self, frame_bytes: usize, expected: Expected) -> Result<(), Malformed> {

@@ -16,7 +16,7 @@ use crate::proxy::ledger::{Answer, Expected, Produced};
 use crate::proxy::oversized::Oversized;
 use crate::proxy::verdict::{Asked, Verdict, by_topic};
 use crate::telemetry::ClientConnection;
-use crate::wire::api::{self, FrameHead, HEAD_BYTES, PREFIX_BYTES};
+use crate::wire::api::{self, FrameHead, PREFIX_BYTES, SHORTEST_REQUEST_BYTES};
 use crate::wire::produce::Piece;
 use crate::wire::produce_answer::ProduceAnswer;
 use crate::wire::{Malformed, Reason, api_versions};
@@ -80,6 +80,13 @@ enum Waiting {
         lease: Lease,
         asking: Asking,
     },
+}
+
+/// What stands between two frames.
+enum Start {
+    Frame(FrameHead),
+    /// A bare token: its bytes, length prefix included.
+    Token(usize),
 }
 
 /// What becomes of a frame whose head has been read.
@@ -234,20 +241,12 @@ impl Session {
         }
     }
 
-    fn end_as(&mut self, malformed: Malformed) {
-        let first = match &self.requests.intake {
-            Intake::Head(begun) if !begun.is_empty() => begun.first_chunk().copied(),
-            _ => self.requests.rest.first_chunk().copied(),
-        };
-        match first.and_then(api::foreign_protocol) {
-            Some(protocol) if !self.requests.is_kafka => self.end(Close::Foreign(protocol)),
-            _ => self.end(Close::MalformedRequest(malformed)),
-        }
-    }
-
     /// Reads no more requests. What is half here is dropped; what is in flight is still answered.
     fn end(&mut self, close: Close) {
         self.requests.ended.get_or_insert(close);
+        if matches!(self.requests.intake, Intake::Pass(_)) {
+            self.ledger.abandon_last();
+        }
         self.requests.intake = Intake::default();
         self.requests.rest = Bytes::new();
     }
@@ -266,11 +265,11 @@ impl Session {
                 }
                 Intake::Drain(_) => self.drain(),
                 Intake::Gather { .. } => self.continue_gathering()?,
-                Intake::Head(_) => {
-                    if let Some(head) = self.next_head() {
-                        self.start(head)?;
-                    }
-                }
+                Intake::Head(_) => match self.next_start() {
+                    Some(Start::Frame(head)) => self.start(head)?,
+                    Some(Start::Token(frame_bytes)) => self.start_token(frame_bytes),
+                    None => {}
+                },
             }
         }
         if self.requests.rest.is_empty() {
@@ -279,8 +278,9 @@ impl Session {
         Ok(())
     }
 
-    /// The head at the front of `rest`, once all of it has come.
-    fn next_head(&mut self) -> Option<FrameHead> {
+    /// What is at the front of `rest`, once enough of it has come to tell.
+    fn next_start(&mut self) -> Option<Start> {
+        let sends_tokens = self.requests.sends_tokens;
         let Requests {
             intake: Intake::Head(begun),
             rest,
@@ -289,39 +289,58 @@ impl Session {
         else {
             return None;
         };
-        if !begun.is_empty() || rest.len() < HEAD_BYTES {
-            begun.extend_from_slice(&rest.split_to(rest.len().min(HEAD_BYTES - begun.len())));
-            if begun.len() < HEAD_BYTES {
-                self.check_begun_head();
-                return None;
-            }
+        if !begun.is_empty() {
             // Back in front: from here on it is a head like any other.
-            let whole = [std::mem::take(begun).as_slice(), rest].concat();
-            *rest = whole.into();
+            *rest = [std::mem::take(begun).as_slice(), rest].concat().into();
         }
-        match FrameHead::read(&self.requests.rest) {
-            Ok(head) => Some(head),
-            Err(malformed) => {
-                self.end_as(malformed);
-                None
+        match rest.first_chunk().map(|first| i32::from_be_bytes(*first)) {
+            Some(length)
+                if sends_tokens && (0..SHORTEST_REQUEST_BYTES as i32).contains(&length) =>
+            {
+                return Some(Start::Token(PREFIX_BYTES + length as usize));
             }
+            // A length that no request has is known before its head is whole, and the rest of it may never come.
+            Some(length) => self.check_length(length)?,
+            None => {}
         }
+        let Requests {
+            intake: Intake::Head(begun),
+            rest,
+            ..
+        } = &mut self.requests
+        else {
+            return None;
+        };
+        let head = FrameHead::read(rest).ok();
+        if head.is_none() {
+            *begun = rest.to_vec();
+            rest.clear();
+        }
+        head.map(Start::Frame)
     }
 
-    /// A length that no request has is known before its head is whole, and the rest of it may never come.
-    fn check_begun_head(&mut self) {
-        let Intake::Head(begun) = &self.requests.intake else {
-            return;
-        };
-        let Some(first) = begun.first_chunk::<PREFIX_BYTES>().copied() else {
-            return;
-        };
-        let is_foreign = !self.requests.is_kafka && api::foreign_protocol(first).is_some();
-        match api::request_bytes(i32::from_be_bytes(first)) {
-            Err(malformed) => self.end_as(malformed),
-            Ok(_) if is_foreign => self.end_as(Malformed::new("request_length", Reason::TooLong)),
-            Ok(_) => {}
+    /// `None`: the connection ends for it.
+    fn check_length(&mut self, length: i32) -> Option<()> {
+        let protocol =
+            api::foreign_protocol(length.to_be_bytes()).filter(|_| !self.requests.is_kafka);
+        match (protocol, api::request_bytes(length)) {
+            (Some(protocol), _) => self.end(Close::Foreign(protocol)),
+            (None, Err(malformed)) => self.end(Close::MalformedRequest(malformed)),
+            (None, Ok(_)) => return Some(()),
         }
+        None
+    }
+
+    /// A token without a Kafka header, too short to be a request.
+    fn start_token(&mut self, frame_bytes: usize) {
+        let head = FrameHead {
+            request_bytes: 0,
+            api_key: api::SASL_HANDSHAKE,
+            api_version: 0,
+            correlation_id: 0,
+        };
+        self.expect(&head, Answer::Token);
+        self.requests.intake = Intake::Pass(frame_bytes);
     }
 
     /// A frame begins at the front of `rest`.
@@ -375,7 +394,8 @@ impl Session {
     }
 
     fn plan(&self, head: &FrameHead) -> Result<Plan, Close> {
-        if self.requests.sends_tokens && !is_plausible(head) {
+        let is_small_enough = head.request_bytes <= self.shared.frame_bytes;
+        if self.requests.sends_tokens && is_small_enough && !is_plausible(head) {
             return Ok(Plan::Pass);
         }
         let unsupported =
@@ -384,7 +404,7 @@ impl Session {
             api::highest_version(head.api_key).is_none_or(|highest| head.api_version <= highest);
         let is_small = head.frame_bytes() <= LONGEST_API_VERSIONS;
         match head.api_key {
-            _ if head.request_bytes > self.shared.frame_bytes => self.plan_oversized(head),
+            _ if !is_small_enough => self.plan_oversized(head),
             api::API_VERSIONS if is_small => Ok(Plan::Hold),
             // Kafka closes on a version it does not have; of one that only the broker has, the answer could not be
             // rewritten, and a request could not be judged.
@@ -404,8 +424,7 @@ impl Session {
         let is_produce = api_key == api::PRODUCE
             && api::highest_version(api_key)
                 .is_some_and(|highest| (0..=highest).contains(&head.api_version));
-        match api::foreign_protocol(request_bytes.to_be_bytes()) {
-            Some(protocol) if !self.requests.is_kafka => Err(Close::Foreign(protocol)),
+        match api_key {
             _ if !is_produce => Err(Close::FrameTooLarge {
                 api_key,
                 request_bytes,
@@ -606,7 +625,8 @@ impl Session {
 }
 
 /// After a SaslHandshake of version 0 the client sends bare tokens until it has authenticated (KIP-43). Whatever
-/// could be a request is read as one: nothing may pass the gates as a token.
+/// could be a request that is read here, or whose answer is, is taken for one: nothing may pass the gates as a
+/// token. (The token of PLAIN begins with a zero byte and the name, which looks like many other requests.)
 fn is_plausible(head: &FrameHead) -> bool {
-    (0..=127).contains(&head.api_key) && (0..=99).contains(&head.api_version)
+    api::highest_version(head.api_key).is_some() && (0..=99).contains(&head.api_version)
 }
