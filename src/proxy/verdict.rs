@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use self::weigh::Scales;
@@ -21,7 +22,7 @@ use super::Shared;
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
-use crate::policy::{Action, BatchFacts, LoopDetector, Source, Violation};
+use crate::policy::{Action, BatchFacts, Codec, LoopDetector, Source, Violation};
 use crate::wire::Malformed;
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
@@ -49,8 +50,12 @@ pub struct Sent {
     pub topic: Arc<TopicHandle>,
     /// `index`
     pub partition: i32,
-    /// What was measured.
-    pub facts: BatchFacts,
+    /// Its wire bytes.
+    pub wire_bytes: u64,
+    /// Its codec.
+    pub codec: Option<Codec>,
+    /// Its records, as declared.
+    pub records: i32,
 }
 
 /// A partition that was not.
@@ -92,7 +97,7 @@ pub struct Verdict {
     /// Entries to forward, as [`Layout::splice`] takes them; `None`: the whole frame as it came.
     pub kept: Option<Vec<(usize, Vec<usize>)>>,
     /// What is forwarded and was measured.
-    pub sent: Vec<Sent>,
+    pub sent: SmallVec<[Sent; 1]>,
     /// What is refused.
     pub refused: Vec<Refused>,
 }

@@ -141,8 +141,14 @@ impl Default for TimeHistogram {
 impl TimeHistogram {
     /// Counts one duration.
     pub fn observe(&self, took: Duration) {
-        self.0
-            .add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        self.observe_times(took, 1);
+    }
+
+    /// Counts the same duration several times.
+    pub fn observe_times(&self, took: Duration, times: u32) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.0.count_at(nanos, times);
+        self.0.sum.fetch_add(nanos.saturating_mul(times.into()), Relaxed);
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {

@@ -12,8 +12,8 @@ use crate::inspect::{DeepLimits, Effort, Inspection, Scratch, inspect};
 use crate::policy::{Codec, Size};
 use crate::telemetry::Metrics;
 
-/// One fiftieth of a worker's time.
-const SHARE: u32 = 50;
+/// One two-hundredth of a worker's time.
+const SHARE: u32 = 200;
 /// Time is accounted for in windows of this length, so that a quiet night does not pay for a busy morning.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Bytes decompressed for one sample, or for the text of one refusal: under a millisecond of zstd.
