@@ -11,6 +11,7 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects
 )]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "this is the one place")]
 
 mod bound;
 mod gzip;
