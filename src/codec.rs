@@ -11,7 +11,11 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects
 )]
-#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "this is the one place")]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "this is the one place"
+)]
 
 mod bound;
 mod gzip;

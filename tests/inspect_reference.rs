@@ -14,8 +14,8 @@ use std::ops::ControlFlow;
 use std::process::Command;
 
 use make::{
-    COMPRESSED, Record, XERIAL_HEADER, batch_of, compress, gzip, lz4, lz4_with, noise, records, seal, snappy_raw, text,
-    value, varint, xerial, xerial_chunk, zstd, zstd_sized,
+    COMPRESSED, Record, XERIAL_HEADER, batch_of, compress, gzip, lz4, lz4_with, noise, records,
+    seal, snappy_raw, text, value, varint, xerial, xerial_chunk, zstd, zstd_sized,
 };
 use sizegate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordStream, walk_records};
 use sizegate::codec::{Decoders, End, Output};
@@ -69,7 +69,11 @@ impl Output for Ours {
     }
 
     fn seam(&mut self) -> ControlFlow<()> {
-        if self.stream.is_complete() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.stream.is_complete() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     fn empty_block(&mut self) -> ControlFlow<()> {
@@ -80,23 +84,42 @@ impl Output for Ours {
 
 fn ours(batch: &[u8], decoders: &mut Decoders) -> Result<Sizes, String> {
     let header = BatchHeader::read(batch).map_err(|e| e.to_string())?;
-    let payload = batch.get(BATCH_HEADER_BYTES..header.wire_bytes() as usize).ok_or("cut")?;
+    let payload = batch
+        .get(BATCH_HEADER_BYTES..header.wire_bytes() as usize)
+        .ok_or("cut")?;
     let count = u32::try_from(header.records_count).map_err(|_| "negative count")?;
     let codec = header.codec().ok_or("unknown codec")?;
-    let mut out = Ours { stream: RecordStream::new(count), sizes: Vec::new(), error: None };
+    let mut out = Ours {
+        stream: RecordStream::new(count),
+        sizes: Vec::new(),
+        error: None,
+    };
     if codec == Codec::None {
         let sizes = &mut out.sizes;
         return walk_records(payload, count, |r| {
-            sizes.push([r.record_bytes, r.key_bytes, r.value_bytes, r.headers_bytes, r.estimate_bytes]);
+            sizes.push([
+                r.record_bytes,
+                r.key_bytes,
+                r.value_bytes,
+                r.headers_bytes,
+                r.estimate_bytes,
+            ]);
             ControlFlow::Continue(())
         })
         .map(|_| out.sizes)
         .map_err(|e| e.to_string());
     }
-    let end = decoders.decoder(codec, u64::MAX).decode(payload, &mut out).map_err(|e| e.to_string())?;
+    let end = decoders
+        .decoder(codec, u64::MAX)
+        .decode(payload, &mut out)
+        .map_err(|e| e.to_string())?;
     match (out.error, end) {
         (Some(error), _) => Err(error),
-        (None, End::Complete | End::Stopped) => out.stream.finish().map(|()| out.sizes).map_err(|e| e.to_string()),
+        (None, End::Complete | End::Stopped) => out
+            .stream
+            .finish()
+            .map(|()| out.sizes)
+            .map_err(|e| e.to_string()),
         (None, End::OverCap) => Err("over cap".into()),
     }
 }
@@ -126,11 +149,31 @@ fn payloads(bytes: &[u8]) -> Vec<(Codec, Vec<u8>)> {
         (Codec::Snappy, snappy_raw(bytes)),
         (Codec::Snappy, xerial(bytes)),
         (Codec::Snappy, [xerial(a), xerial(b)].concat()),
-        (Codec::Snappy, [&XERIAL_HEADER[..], &xerial_chunk(b""), &xerial_chunk(bytes)].concat()),
+        (
+            Codec::Snappy,
+            [&XERIAL_HEADER[..], &xerial_chunk(b""), &xerial_chunk(bytes)].concat(),
+        ),
         (Codec::Lz4, lz4(bytes)),
-        (Codec::Lz4, lz4_with(bytes, info(BlockSize::Max4MB).content_checksum(true))),
-        (Codec::Lz4, lz4_with(bytes, info(BlockSize::Max256KB).block_checksums(true).content_size(Some(7)))),
-        (Codec::Lz4, lz4_with(bytes, info(BlockSize::Max64KB).block_mode(BlockMode::Linked))),
+        (
+            Codec::Lz4,
+            lz4_with(bytes, info(BlockSize::Max4MB).content_checksum(true)),
+        ),
+        (
+            Codec::Lz4,
+            lz4_with(
+                bytes,
+                info(BlockSize::Max256KB)
+                    .block_checksums(true)
+                    .content_size(Some(7)),
+            ),
+        ),
+        (
+            Codec::Lz4,
+            lz4_with(
+                bytes,
+                info(BlockSize::Max64KB).block_mode(BlockMode::Linked),
+            ),
+        ),
         (Codec::Zstd, zstd(bytes)),
         (Codec::Zstd, zstd_sized(bytes)),
         (Codec::Zstd, [zstd(a), zstd_sized(b)].concat()),
@@ -141,12 +184,25 @@ fn contents() -> Vec<Vec<Record>> {
     let header = |name: &[u8], value: Option<&[u8]>| (name.to_vec(), value.map(<[u8]>::to_vec));
     vec![
         vec![value("x")],
-        vec![Record::default(), Record { key: Some(vec![]), value: Some(vec![]), headers: vec![header(b"", None)] }],
-        (0..40).map(|i| value(text(i, 50 + i as usize * 7))).collect(),
+        vec![
+            Record::default(),
+            Record {
+                key: Some(vec![]),
+                value: Some(vec![]),
+                headers: vec![header(b"", None)],
+            },
+        ],
+        (0..40)
+            .map(|i| value(text(i, 50 + i as usize * 7)))
+            .collect(),
         vec![Record {
             key: Some(noise(1, 70)),
             value: Some(text(1, 9_000)),
-            headers: vec![header(b"a", Some(b"b")), header(b"longer", Some(&noise(2, 200))), header(b"null", None)],
+            headers: vec![
+                header(b"a", Some(b"b")),
+                header(b"longer", Some(&noise(2, 200))),
+                header(b"null", None),
+            ],
         }],
         vec![value(text(3, 90_000)), value(noise(4, 70_000))],
         (0..300).map(|i| value(noise(i, 3))).collect(),
@@ -193,30 +249,56 @@ fn corners() -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     let content = [value("one"), value(text(2, 500))];
     let bytes = records(&content);
-    for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+    for codec in [
+        Codec::None,
+        Codec::Gzip,
+        Codec::Snappy,
+        Codec::Lz4,
+        Codec::Zstd,
+    ] {
         for count in [-1, 0, 1, 3, i32::MAX] {
             out.push(batch_of(codec, &compress(codec, &bytes), count));
         }
         // Declared lengths that lie, varints longer than they need be, negative lengths.
         let body = make::body(&value("five!"), 0);
         for declared in [-5, 0, body.len() as i64 - 1, body.len() as i64 + 1, 1 << 20] {
-            out.push(batch_of(codec, &compress(codec, &[varint(declared), body.clone()].concat()), 1));
+            out.push(batch_of(
+                codec,
+                &compress(codec, &[varint(declared), body.clone()].concat()),
+                1,
+            ));
         }
-        for (at, replaced) in [(3usize, vec![0x81, 0x00]), (1, vec![0x80, 0x80, 0x00]), (4, vec![0x8a, 0x80, 0x80, 0x00])] {
+        for (at, replaced) in [
+            (3usize, vec![0x81, 0x00]),
+            (1, vec![0x80, 0x80, 0x00]),
+            (4, vec![0x8a, 0x80, 0x80, 0x00]),
+        ] {
             let mut long = body.clone();
             long.splice(at..=at, replaced);
-            out.push(batch_of(codec, &compress(codec, &[varint(long.len() as i64), long].concat()), 1));
+            out.push(batch_of(
+                codec,
+                &compress(codec, &[varint(long.len() as i64), long].concat()),
+                1,
+            ));
         }
         for (at, length) in [(3usize, -2i64), (3, -1000), (4, -7), (4, 1 << 30)] {
             let mut negative = body.clone();
             negative.splice(at..=at, varint(length));
-            out.push(batch_of(codec, &compress(codec, &[varint(negative.len() as i64), negative].concat()), 1));
+            out.push(batch_of(
+                codec,
+                &compress(codec, &[varint(negative.len() as i64), negative].concat()),
+                1,
+            ));
         }
         let mut headers = body.clone();
         headers.pop();
         for count in [-1, 1, i64::from(i32::MAX)] {
             let many = [headers.clone(), varint(count)].concat();
-            out.push(batch_of(codec, &compress(codec, &[varint(many.len() as i64), many].concat()), 1));
+            out.push(batch_of(
+                codec,
+                &compress(codec, &[varint(many.len() as i64), many].concat()),
+                1,
+            ));
         }
         let mut ids = batch_of(codec, &compress(codec, &bytes), 2);
         for id in 0..8 {
@@ -226,7 +308,8 @@ fn corners() -> Vec<Vec<u8>> {
         }
     }
     // An empty lz4 block behind the last record, within a value, and before a varint.
-    let block = |bytes: &[u8]| [&(bytes.len() as u32 | 0x8000_0000).to_le_bytes()[..], bytes].concat();
+    let block =
+        |bytes: &[u8]| [&(bytes.len() as u32 | 0x8000_0000).to_le_bytes()[..], bytes].concat();
     let nothing = [1u8, 0, 0, 0, 0];
     let head = [0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82];
     for cut in 1..=bytes.len() {
@@ -271,7 +354,11 @@ fn corpus() -> Vec<Vec<u8>> {
             for _ in 0..rounds / 4 {
                 let mut damaged = bytes.clone();
                 damage(&mut damaged, &mut dice);
-                out.push(batch_of(codec, &compress(codec, &damaged), content.len() as i32));
+                out.push(batch_of(
+                    codec,
+                    &compress(codec, &damaged),
+                    content.len() as i32,
+                ));
             }
         }
     }
@@ -287,8 +374,10 @@ fn corpus() -> Vec<Vec<u8>> {
 fn what_a_broker_accepts_we_read_and_every_size_is_the_same() {
     let corpus = corpus();
     let file = tempfile::NamedTempFile::new().unwrap();
-    let framed: Vec<u8> =
-        corpus.iter().flat_map(|batch| [&(batch.len() as u32).to_be_bytes()[..], batch].concat()).collect();
+    let framed: Vec<u8> = corpus
+        .iter()
+        .flat_map(|batch| [&(batch.len() as u32).to_be_bytes()[..], batch].concat())
+        .collect();
     fs::write(file.path(), framed).unwrap();
     for version in support::KAFKA_VERSIONS {
         let libs = support::programs::script("kafka-libs.sh", &[version, "broker"]);
@@ -300,7 +389,11 @@ fn what_a_broker_accepts_we_read_and_every_size_is_the_same() {
             .arg(file.path())
             .output()
             .expect("java");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let lines: Vec<Kafka> = String::from_utf8(output.stdout)
             .unwrap()
             .lines()
@@ -319,13 +412,20 @@ fn compare(version: &str, corpus: &[Vec<u8>], lines: &[Kafka]) {
         let codec = BatchHeader::read(batch).unwrap().codec();
         let ours = ours(batch, &mut decoders);
         let mut differ = |what: &str| {
-            writeln!(differences, "{index} {codec:?} {what}\n  ours {ours:?}\n  kafka {kafka:?}").unwrap();
+            writeln!(
+                differences,
+                "{index} {codec:?} {what}\n  ours {ours:?}\n  kafka {kafka:?}"
+            )
+            .unwrap();
         };
         match (&kafka.broker, &ours) {
             (None, Err(_)) => differ("accepted by the broker, unreadable to us"),
             (None, Ok(sizes)) => {
                 accepted += 1;
-                let walked: Vec<_> = sizes.iter().map(|[_, key, value, ..]| [*key, *value]).collect();
+                let walked: Vec<_> = sizes
+                    .iter()
+                    .map(|[_, key, value, ..]| [*key, *value])
+                    .collect();
                 if kafka.walked.as_ref() != Some(&walked) {
                     differ("the broker walks other records");
                 }
@@ -334,7 +434,10 @@ fn compare(version: &str, corpus: &[Vec<u8>], lines: &[Kafka]) {
             (Some(_), Err(_)) => refused += 1,
         }
         if let (Some(records), Ok(sizes)) = (&kafka.records, &ours) {
-            let read: Vec<_> = sizes.iter().map(|[record, key, value, headers, _]| [*record, *key, *value, *headers]).collect();
+            let read: Vec<_> = sizes
+                .iter()
+                .map(|[record, key, value, headers, _]| [*record, *key, *value, *headers])
+                .collect();
             let estimates: Vec<_> = sizes.iter().map(|[.., estimate]| *estimate).collect();
             if *records != read || kafka.estimate.as_ref() != Some(&estimates) {
                 differ("a consumer reads other sizes");
@@ -344,7 +447,12 @@ fn compare(version: &str, corpus: &[Vec<u8>], lines: &[Kafka]) {
             differ("readable to a consumer, unreadable to us");
         }
     }
-    println!("Kafka {version}: {accepted} accepted, {refused} refused by both, {lenient} only refused by the broker");
+    println!(
+        "Kafka {version}: {accepted} accepted, {refused} refused by both, {lenient} only refused by the broker"
+    );
     assert!(differences.is_empty(), "Kafka {version}\n{differences}");
-    assert!(accepted > 500 && refused > 1_000, "{accepted} {refused} {lenient}");
+    assert!(
+        accepted > 500 && refused > 1_000,
+        "{accepted} {refused} {lenient}"
+    );
 }

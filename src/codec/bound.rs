@@ -25,16 +25,26 @@ pub struct Bound {
 /// What the headers say; reads headers only. `None` where they are not sound: a decode must tell.
 pub fn upper_bound(codec: Codec, payload: &[u8]) -> Option<Bound> {
     match codec {
-        Codec::None => Some(Bound { at_most: payload.len() as u64, is_exact: true }),
+        Codec::None => Some(Bound {
+            at_most: payload.len() as u64,
+            is_exact: true,
+        }),
         Codec::Gzip => Some(Bound {
             at_most: (payload.len() as u64).saturating_mul(DEFLATE_MOST_PER_BYTE),
             is_exact: false,
         }),
         Codec::Snappy => {
             let at_most = snappy::declared_bytes(payload).ok()?;
-            Some(Bound { at_most, is_exact: true })
+            Some(Bound {
+                at_most,
+                is_exact: true,
+            })
         }
-        Codec::Lz4 => lz4_bound(payload, |block, most| Ok((block.len() as u64).saturating_mul(lz4::MOST_PER_BYTE).min(most))),
+        Codec::Lz4 => lz4_bound(payload, |block, most| {
+            Ok((block.len() as u64)
+                .saturating_mul(lz4::MOST_PER_BYTE)
+                .min(most))
+        }),
         Codec::Zstd => zstd_bound(payload).ok(),
     }
 }
@@ -51,7 +61,10 @@ pub fn scanned_bound(codec: Codec, payload: &[u8], ceiling: u64) -> Option<Bound
         left = left.saturating_sub(bytes);
         Ok(bytes)
     })?;
-    (bound.at_most <= ceiling).then_some(Bound { is_exact: true, ..bound })
+    (bound.at_most <= ceiling).then_some(Bound {
+        is_exact: true,
+        ..bound
+    })
 }
 
 fn lz4_bound(
@@ -60,7 +73,10 @@ fn lz4_bound(
 ) -> Option<Bound> {
     let input = &mut Input::new(payload);
     let frame = lz4::FrameHeader::read(input).ok()?;
-    let mut bound = Bound { at_most: 0, is_exact: true };
+    let mut bound = Bound {
+        at_most: 0,
+        is_exact: true,
+    };
     while let Some(block) = frame.next_block(input).ok()? {
         let most = if block.is_stored {
             block.bytes.len() as u64
@@ -75,11 +91,16 @@ fn lz4_bound(
 
 fn zstd_bound(payload: &[u8]) -> Result<Bound, DecodeError> {
     let input = &mut Input::new(payload);
-    let mut bound = Bound { at_most: 0, is_exact: true };
+    let mut bound = Bound {
+        at_most: 0,
+        is_exact: true,
+    };
     while !input.rest.is_empty() {
         let frame = zstd::read_frame(input)?;
         bound.is_exact &= frame.content_bytes.is_some();
-        bound.at_most = bound.at_most.saturating_add(frame.content_bytes.unwrap_or(frame.blocks_at_most));
+        bound.at_most = bound
+            .at_most
+            .saturating_add(frame.content_bytes.unwrap_or(frame.blocks_at_most));
     }
     Ok(bound)
 }

@@ -24,7 +24,10 @@ pub(super) fn look(
         return within;
     }
     let Ok(count @ 1..) = u32::try_from(header.records_count) else {
-        return proven.unwrap_or(Inspection::new(Finding::Undecodable(Undecodable::RecordCount), Proof::Header));
+        return proven.unwrap_or(Inspection::new(
+            Finding::Undecodable(Undecodable::RecordCount),
+            Proof::Header,
+        ));
     };
     let Scratch { decoders, sizes } = scratch;
     let mut reading = Reading {
@@ -33,7 +36,10 @@ pub(super) fn look(
         decoded: 0,
         tally: Tally::new(ceilings, None, effort.measures().then_some(sizes)),
     };
-    let cap = ceilings.uncompressed.saturating_sub(BATCH_HEADER_BYTES as u64).min(effort.decode_at_most_bytes());
+    let cap = ceilings
+        .uncompressed
+        .saturating_sub(BATCH_HEADER_BYTES as u64)
+        .min(effort.decode_at_most_bytes());
     let end = decoders.decoder(codec, cap).decode(payload, &mut reading);
     let decoded = reading.conclude(end, ceilings);
     match proven {
@@ -55,12 +61,21 @@ pub(super) fn look(
 fn within_by_bound(codec: Codec, payload: &[u8], ceilings: &Ceilings) -> Option<Inspection> {
     let is_free = ceilings.hold(u64::MAX);
     let holds = |bound: &Bound| ceilings.hold(uncompressed(bound.at_most));
-    let bound = upper_bound(codec, payload)
-        .filter(holds)
-        .or_else(|| if is_free { None } else { scanned_bound(codec, payload, ceilings.uncompressed).filter(holds) });
-    let within = Inspection::new(Finding::Within, if is_free { Proof::Header } else { Proof::Bound });
+    let bound = upper_bound(codec, payload).filter(holds).or_else(|| {
+        if is_free {
+            None
+        } else {
+            scanned_bound(codec, payload, ceilings.uncompressed).filter(holds)
+        }
+    });
+    let within = Inspection::new(
+        Finding::Within,
+        if is_free { Proof::Header } else { Proof::Bound },
+    );
     match bound {
-        Some(bound) if bound.is_exact => Some(within.measured(Size::Exact(uncompressed(bound.at_most)))),
+        Some(bound) if bound.is_exact => {
+            Some(within.measured(Size::Exact(uncompressed(bound.at_most))))
+        }
         Some(_) => Some(within),
         None => is_free.then_some(within),
     }
@@ -82,12 +97,16 @@ struct Reading<'a> {
 impl Output for Reading<'_> {
     fn piece(&mut self, bytes: &[u8]) -> ControlFlow<()> {
         self.decoded = self.decoded.saturating_add(bytes.len() as u64);
-        let Ok(stream) = &mut self.stream else { return ControlFlow::Continue(()) };
+        let Ok(stream) = &mut self.stream else {
+            return ControlFlow::Continue(());
+        };
         let tally = &mut self.tally;
         match stream.feed(bytes, |sizes: &RecordSizes| tally.record(sizes)) {
             Err(error) => self.lose_records(error),
             Ok(ControlFlow::Break(())) => ControlFlow::Break(()),
-            Ok(ControlFlow::Continue(())) => tally.partial_record(&stream.partial(), bytes.len() as u64),
+            Ok(ControlFlow::Continue(())) => {
+                tally.partial_record(&stream.partial(), bytes.len() as u64)
+            }
         }
     }
 
@@ -110,11 +129,17 @@ impl Reading<'_> {
     /// Records cannot be told apart any more; bytes can still be counted, if that is all that the limits need.
     fn lose_records(&mut self, error: RecordError) -> ControlFlow<()> {
         self.stream = Err(error);
-        if self.needs_records { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.needs_records {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     fn conclude(self, end: Result<End, DecodeError>, ceilings: &Ceilings) -> Inspection {
-        let records = self.stream.and_then(|stream| stream.finish().map(|()| stream.complete_records()));
+        let records = self
+            .stream
+            .and_then(|stream| stream.finish().map(|()| stream.complete_records()));
         let so_far = uncompressed(self.decoded);
         let is_whole = match end {
             Ok(End::Complete) => true,
@@ -122,13 +147,19 @@ impl Reading<'_> {
             Ok(End::Stopped) => records.is_ok(),
             Ok(End::OverCap) | Err(_) => false,
         };
-        let size = if is_whole { Size::Exact(so_far) } else { Size::AtLeast(so_far) };
+        let size = if is_whole {
+            Size::Exact(so_far)
+        } else {
+            Size::AtLeast(so_far)
+        };
         let over = self.tally.over.or_else(|| ceilings.batch_over(size));
         let finding = match (over, end, records) {
             (Some(over), _, _) => Finding::Over(over),
             (None, Err(error), _) => Finding::Undecodable(Undecodable::Payload(error)),
             (None, Ok(End::OverCap), _) => Finding::Unfinished,
-            (None, Ok(_), Err(error)) if self.needs_records => Finding::Undecodable(Undecodable::Records(error)),
+            (None, Ok(_), Err(error)) if self.needs_records => {
+                Finding::Undecodable(Undecodable::Records(error))
+            }
             (None, Ok(_), _) => Finding::Within,
         };
         let are_measured = is_whole && records.is_ok();

@@ -58,7 +58,8 @@ fn zstd_bomb() -> Vec<u8> {
 fn lz4_bomb() -> Vec<u8> {
     let (head, tail) = record_around(GIBIBYTE);
     let mut frame = vec![0x04, 0x22, 0x4d, 0x18, 0x60, 0x70, 0x73];
-    let stored = |bytes: &[u8]| [&(bytes.len() as u32 | 0x8000_0000).to_le_bytes()[..], bytes].concat();
+    let stored =
+        |bytes: &[u8]| [&(bytes.len() as u32 | 0x8000_0000).to_le_bytes()[..], bytes].concat();
     let block = lz4_flex::block::compress(&vec![0; 4 << 20]);
     frame.extend(stored(&head));
     for _ in 0..GIBIBYTE >> 22 {
@@ -119,21 +120,46 @@ fn a_gibibyte_of_zeros_in_any_codec_is_refused_at_once() {
     for (codec, payload) in bombs() {
         let batch = batch_of(codec, &payload, 1);
         for (gate, limits) in [
-            (Gate::Uncompressed, DeepLimits { uncompressed_bytes: Some(16 << 20), ..DeepLimits::NONE }),
-            (Gate::Record, DeepLimits { record_bytes: Some(64 << 10), ..DeepLimits::NONE }),
+            (
+                Gate::Uncompressed,
+                DeepLimits {
+                    uncompressed_bytes: Some(16 << 20),
+                    ..DeepLimits::NONE
+                },
+            ),
+            (
+                Gate::Record,
+                DeepLimits {
+                    record_bytes: Some(64 << 10),
+                    ..DeepLimits::NONE
+                },
+            ),
         ] {
             let start = Instant::now();
             let found = judge(&batch, &limits);
             let took = start.elapsed();
-            let Finding::Over(over) = found.finding else { panic!("{codec} {gate}: {found:?}") };
+            let Finding::Over(over) = found.finding else {
+                panic!("{codec} {gate}: {found:?}")
+            };
             assert_eq!(over.gate, gate, "{codec}");
             assert!(matches!(over.size, Size::AtLeast(_)), "{codec}: {over:?}");
             assert!(found.decoded_bytes < 32 << 20, "{codec} {gate}: {found:?}");
             // The limit is a guard against decoding it all; this is no measure.
-            assert!(took < Duration::from_secs(30), "{codec} {gate} took {took:?}");
+            assert!(
+                took < Duration::from_secs(30),
+                "{codec} {gate} took {took:?}"
+            );
         }
-        let bounded = look(&batch, &DeepLimits::NONE, Effort::MEASURES.decode_at_most(1 << 20));
-        assert_eq!((bounded.finding, bounded.decoded_bytes), (Finding::Within, (1 << 20) + 1), "{codec}");
+        let bounded = look(
+            &batch,
+            &DeepLimits::NONE,
+            Effort::MEASURES.decode_at_most(1 << 20),
+        );
+        assert_eq!(
+            (bounded.finding, bounded.decoded_bytes),
+            (Finding::Within, (1 << 20) + 1),
+            "{codec}"
+        );
     }
 }
 
@@ -144,8 +170,14 @@ fn xerial_chunks_that_claim_fifty_megabytes_and_hold_nothing_are_undecodable() {
     for _ in 0..1_000 {
         payload.extend([0, 0, 0, 4, 0x80, 0xe1, 0xeb, 0x17]);
     }
-    let limits = DeepLimits { record_bytes: Some(64 << 10), ..DeepLimits::NONE };
+    let limits = DeepLimits {
+        record_bytes: Some(64 << 10),
+        ..DeepLimits::NONE
+    };
     let found = judge(&batch_of(Codec::Snappy, &payload, 1), &limits);
-    assert!(matches!(found.finding, Finding::Undecodable(Undecodable::Payload(_))), "{found:?}");
+    assert!(
+        matches!(found.finding, Finding::Undecodable(Undecodable::Payload(_))),
+        "{found:?}"
+    );
     assert_eq!(found.decoded_bytes, 0);
 }

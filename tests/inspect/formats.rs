@@ -6,12 +6,16 @@ use sizegate::inspect::{DeepLimits, Finding, Undecodable};
 use sizegate::policy::{Codec, Size};
 
 use crate::make::{
-    XERIAL_HEADER, batch_of, gzip, judge, lz4_with, measure, noise, records, snappy_raw, text, value, xerial,
-    xerial_chunk, zstd, zstd_sized,
+    XERIAL_HEADER, batch_of, gzip, judge, lz4_with, measure, noise, records, snappy_raw, text,
+    value, xerial, xerial_chunk, zstd, zstd_sized,
 };
 
 /// Needs a decode whatever the payload's headers say.
-const DEEP: DeepLimits = DeepLimits { record_bytes: Some(1_000_000), key_bytes: Some(0), ..DeepLimits::NONE };
+const DEEP: DeepLimits = DeepLimits {
+    record_bytes: Some(1_000_000),
+    key_bytes: Some(0),
+    ..DeepLimits::NONE
+};
 
 /// Records whose size a decode must find.
 fn content() -> (Vec<u8>, i32) {
@@ -22,7 +26,10 @@ fn content() -> (Vec<u8>, i32) {
 fn reads(codec: Codec, payload: &[u8]) {
     let (content, count) = content();
     let batch = batch_of(codec, payload, count);
-    assert_eq!(measure(&batch).uncompressed, Some(Size::Exact(61 + content.len() as u64)));
+    assert_eq!(
+        measure(&batch).uncompressed,
+        Some(Size::Exact(61 + content.len() as u64))
+    );
     assert_eq!(measure(&batch).records, Some(300));
     assert_eq!(judge(&batch, &DEEP).finding, Finding::Within);
 }
@@ -30,7 +37,10 @@ fn reads(codec: Codec, payload: &[u8]) {
 fn fails(codec: Codec, payload: &[u8], why: DecodeError) {
     let (_, count) = content();
     let found = judge(&batch_of(codec, payload, count), &DEEP);
-    assert_eq!(found.finding, Finding::Undecodable(Undecodable::Payload(why)));
+    assert_eq!(
+        found.finding,
+        Finding::Undecodable(Undecodable::Payload(why))
+    );
 }
 
 #[test]
@@ -38,7 +48,10 @@ fn gzip_members_one_behind_the_other_are_one_payload() {
     let (content, _) = content();
     let (a, rest) = content.split_at(10_001);
     let (b, c) = rest.split_at(3);
-    reads(Codec::Gzip, &[gzip(a), gzip(b), gzip(b""), gzip(c)].concat());
+    reads(
+        Codec::Gzip,
+        &[gzip(a), gzip(b), gzip(b""), gzip(c)].concat(),
+    );
 }
 
 #[test]
@@ -77,7 +90,11 @@ fn gzip_with_a_wrong_trailer_or_a_cut_one_does_not_decode() {
         fails(Codec::Gzip, &wrong, DecodeError::ChecksumMismatch);
     }
     for cut in [1, 4, 8, 9, 100] {
-        fails(Codec::Gzip, &sound[..sound.len() - cut], DecodeError::Truncated);
+        fails(
+            Codec::Gzip,
+            &sound[..sound.len() - cut],
+            DecodeError::Truncated,
+        );
     }
 }
 
@@ -88,18 +105,31 @@ fn snappy_is_read_raw_and_in_xerial_chunks_with_repeated_headers() {
     reads(Codec::Snappy, &xerial(&content));
     let (a, b) = content.split_at(50_000);
     reads(Codec::Snappy, &[xerial(a), xerial(b)].concat());
-    reads(Codec::Snappy, &[&XERIAL_HEADER[..], &XERIAL_HEADER, &xerial_chunk(&content)].concat());
+    reads(
+        Codec::Snappy,
+        &[&XERIAL_HEADER[..], &XERIAL_HEADER, &xerial_chunk(&content)].concat(),
+    );
     // One block may be larger than what is decoded in one piece.
-    reads(Codec::Snappy, &[&XERIAL_HEADER[..], &xerial_chunk(&content)].concat());
+    reads(
+        Codec::Snappy,
+        &[&XERIAL_HEADER[..], &xerial_chunk(&content)].concat(),
+    );
 }
 
 #[test]
 fn up_to_three_bytes_behind_the_last_xerial_chunk_are_ignored() {
     let (content, _) = content();
     for garbage in 1..=3 {
-        reads(Codec::Snappy, &[xerial(&content), vec![0; garbage]].concat());
+        reads(
+            Codec::Snappy,
+            &[xerial(&content), vec![0; garbage]].concat(),
+        );
     }
-    fails(Codec::Snappy, &[xerial(&content), vec![0; 4]].concat(), DecodeError::Truncated);
+    fails(
+        Codec::Snappy,
+        &[xerial(&content), vec![0; 4]].concat(),
+        DecodeError::Truncated,
+    );
 }
 
 #[test]
@@ -108,7 +138,11 @@ fn a_later_xerial_header_must_be_a_version_that_java_takes() {
     let (a, b) = content.split_at(50_000);
     let mut second = xerial(b);
     second[11] = 0;
-    fails(Codec::Snappy, &[xerial(a), second].concat(), DecodeError::Unsupported);
+    fails(
+        Codec::Snappy,
+        &[xerial(a), second].concat(),
+        DecodeError::Unsupported,
+    );
     // The first header's version nobody looks at.
     let mut first = xerial(&content);
     first[11] = 0;
@@ -133,7 +167,10 @@ fn a_copy_may_reach_back_to_the_first_byte_of_a_block() {
         block.extend((offset as u32).to_le_bytes());
         literal(&mut block, &record[copied_at + 64..]);
         let found = measure(&batch_of(Codec::Snappy, &block, 2));
-        assert_eq!(found.uncompressed, Some(Size::Exact(61 + record.len() as u64)));
+        assert_eq!(
+            found.uncompressed,
+            Some(Size::Exact(61 + record.len() as u64))
+        );
         assert_eq!(found.records, Some(2), "{filler}");
     }
 }
@@ -165,7 +202,11 @@ fn every_snappy_copy_of_every_offset_and_length_is_what_a_bare_decoder_makes() {
             block.extend((offset as u16).to_le_bytes());
             literal(&mut block, b"!");
             let expected = snap::raw::Decoder::new().decompress_vec(&block).unwrap();
-            assert_eq!(crate::pieces::decoded(Codec::Snappy, &block), expected, "{offset} {length}");
+            assert_eq!(
+                crate::pieces::decoded(Codec::Snappy, &block),
+                expected,
+                "{offset} {length}"
+            );
         }
     }
 }
@@ -173,7 +214,12 @@ fn every_snappy_copy_of_every_offset_and_length_is_what_a_bare_decoder_makes() {
 #[test]
 fn lz4_frames_of_every_block_size_with_and_without_checksums_are_read() {
     let (content, _) = content();
-    for size in [BlockSize::Max64KB, BlockSize::Max256KB, BlockSize::Max1MB, BlockSize::Max4MB] {
+    for size in [
+        BlockSize::Max64KB,
+        BlockSize::Max256KB,
+        BlockSize::Max1MB,
+        BlockSize::Max4MB,
+    ] {
         for block_checksums in [false, true] {
             for content_checksum in [false, true] {
                 for content_size in [None, Some(content.len() as u64)] {
@@ -185,7 +231,10 @@ fn lz4_frames_of_every_block_size_with_and_without_checksums_are_read() {
                         .content_size(content_size);
                     let frame = lz4_with(&content, info);
                     reads(Codec::Lz4, &frame);
-                    reads(Codec::Lz4, &[frame.as_slice(), b"bytes behind the end"].concat());
+                    reads(
+                        Codec::Lz4,
+                        &[frame.as_slice(), b"bytes behind the end"].concat(),
+                    );
                 }
             }
         }
@@ -195,14 +244,22 @@ fn lz4_frames_of_every_block_size_with_and_without_checksums_are_read() {
 #[test]
 fn lz4_blocks_that_are_linked_are_refused_as_kafka_refuses_them() {
     let (content, _) = content();
-    let info = FrameInfo::new().block_size(BlockSize::Max64KB).block_mode(BlockMode::Linked);
-    fails(Codec::Lz4, &lz4_with(&content, info), DecodeError::Unsupported);
+    let info = FrameInfo::new()
+        .block_size(BlockSize::Max64KB)
+        .block_mode(BlockMode::Linked);
+    fails(
+        Codec::Lz4,
+        &lz4_with(&content, info),
+        DecodeError::Unsupported,
+    );
 }
 
 #[test]
 fn lz4_content_checksums_and_sizes_are_not_compared_with_anything() {
     let (content, _) = content();
-    let info = FrameInfo::new().block_size(BlockSize::Max64KB).content_checksum(true);
+    let info = FrameInfo::new()
+        .block_size(BlockSize::Max64KB)
+        .content_checksum(true);
     let mut frame = lz4_with(&content, info);
     let last = frame.len() - 1;
     frame[last] ^= 1;
@@ -215,7 +272,9 @@ fn lz4_content_checksums_and_sizes_are_not_compared_with_anything() {
 #[test]
 fn lz4_block_and_header_checksums_are_compared() {
     let (content, _) = content();
-    let info = FrameInfo::new().block_size(BlockSize::Max64KB).block_checksums(true);
+    let info = FrameInfo::new()
+        .block_size(BlockSize::Max64KB)
+        .block_checksums(true);
     let frame = lz4_with(&content, info);
     let mut wrong = frame.clone();
     let last = wrong.len() - 5;
@@ -233,8 +292,23 @@ fn zstd_frames_with_and_without_content_size_and_several_of_them_are_read() {
     reads(Codec::Zstd, &zstd_sized(&content));
     let (a, b) = content.split_at(1_000);
     reads(Codec::Zstd, &[zstd(a), zstd_sized(b)].concat());
-    let skippable = [&0x184d_2a53u32.to_le_bytes()[..], &5u32.to_le_bytes(), b"hello"].concat();
-    reads(Codec::Zstd, &[skippable.clone(), zstd(a), skippable.clone(), zstd(b), skippable].concat());
+    let skippable = [
+        &0x184d_2a53u32.to_le_bytes()[..],
+        &5u32.to_le_bytes(),
+        b"hello",
+    ]
+    .concat();
+    reads(
+        Codec::Zstd,
+        &[
+            skippable.clone(),
+            zstd(a),
+            skippable.clone(),
+            zstd(b),
+            skippable,
+        ]
+        .concat(),
+    );
 }
 
 #[test]
@@ -257,8 +331,16 @@ fn zstd_windows_up_to_what_kafka_takes_are_read_and_larger_ones_are_not() {
 fn bytes_behind_a_zstd_frame_and_cut_frames_do_not_decode() {
     let (content, _) = content();
     let frame = zstd(&content);
-    fails(Codec::Zstd, &[frame.as_slice(), b"garbage"].concat(), DecodeError::Corrupt);
+    fails(
+        Codec::Zstd,
+        &[frame.as_slice(), b"garbage"].concat(),
+        DecodeError::Corrupt,
+    );
     for cut in [1, 3, 100] {
-        fails(Codec::Zstd, &frame[..frame.len() - cut], DecodeError::Truncated);
+        fails(
+            Codec::Zstd,
+            &frame[..frame.len() - cut],
+            DecodeError::Truncated,
+        );
     }
 }

@@ -19,7 +19,10 @@ pub struct Record {
 
 /// A record with a null key and this value.
 pub fn value(value: impl Into<Vec<u8>>) -> Record {
-    Record { value: Some(value.into()), ..Record::default() }
+    Record {
+        value: Some(value.into()),
+        ..Record::default()
+    }
 }
 
 /// A VARINT.
@@ -69,7 +72,11 @@ pub fn encode(record: &Record, offset_delta: usize) -> Vec<u8> {
 
 /// Records one behind the other.
 pub fn records(records: &[Record]) -> Vec<u8> {
-    records.iter().enumerate().flat_map(|(i, record)| encode(record, i)).collect()
+    records
+        .iter()
+        .enumerate()
+        .flat_map(|(i, record)| encode(record, i))
+        .collect()
 }
 
 /// A batch with a right checksum around a payload that is already compressed, or is not.
@@ -108,7 +115,11 @@ pub fn seal(batch: &mut [u8]) {
 
 /// A sound batch.
 pub fn batch(codec: Codec, content: &[Record]) -> Vec<u8> {
-    batch_of(codec, &compress(codec, &records(content)), content.len() as i32)
+    batch_of(
+        codec,
+        &compress(codec, &records(content)),
+        content.len() as i32,
+    )
 }
 
 pub fn compress(codec: Codec, bytes: &[u8]) -> Vec<u8> {
@@ -149,7 +160,10 @@ pub fn xerial(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub fn lz4(bytes: &[u8]) -> Vec<u8> {
-    lz4_with(bytes, lz4_flex::frame::FrameInfo::new().block_size(lz4_flex::frame::BlockSize::Max64KB))
+    lz4_with(
+        bytes,
+        lz4_flex::frame::FrameInfo::new().block_size(lz4_flex::frame::BlockSize::Max64KB),
+    )
 }
 
 pub fn lz4_with(bytes: &[u8], info: lz4_flex::frame::FrameInfo) -> Vec<u8> {
@@ -178,7 +192,13 @@ pub fn text(seed: u64, len: usize) -> Vec<u8> {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        write!(out, "{{\"id\":{},\"state\":\"open\",\"amount\":{}}}\n", state % 100_000, state % 997).unwrap();
+        write!(
+            out,
+            "{{\"id\":{},\"state\":\"open\",\"amount\":{}}}\n",
+            state % 100_000,
+            state % 997
+        )
+        .unwrap();
     }
     out.truncate(len);
     out

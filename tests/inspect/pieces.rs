@@ -9,8 +9,8 @@ use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, inspect};
 use sizegate::policy::{Codec, Size};
 
 use crate::make::{
-    COMPRESSED, Record, batch, batch_of, body, compress, encode, judge, look, measure, records, varint, xerial,
-    zstd_sized,
+    COMPRESSED, Record, batch, batch_of, body, compress, encode, judge, look, measure, records,
+    varint, xerial, zstd_sized,
 };
 
 struct Bytes(Vec<u8>);
@@ -25,7 +25,9 @@ impl Output for Bytes {
 /// Decodes a sound payload.
 pub fn decoded(codec: Codec, payload: &[u8]) -> Vec<u8> {
     let mut out = Bytes(Vec::new());
-    let end = Decoders::new().decoder(codec, u64::MAX).decode(payload, &mut out);
+    let end = Decoders::new()
+        .decoder(codec, u64::MAX)
+        .decode(payload, &mut out);
     assert_eq!(end, Ok(End::Complete), "{codec}");
     out.0
 }
@@ -33,8 +35,16 @@ pub fn decoded(codec: Codec, payload: &[u8]) -> Vec<u8> {
 fn record() -> impl Strategy<Value = Record> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..200);
     let headers = proptest::collection::vec((bytes(), proptest::option::of(bytes())), 0..4);
-    (proptest::option::of(bytes()), proptest::option::of(bytes()), headers)
-        .prop_map(|(key, value, headers)| Record { key, value, headers })
+    (
+        proptest::option::of(bytes()),
+        proptest::option::of(bytes()),
+        headers,
+    )
+        .prop_map(|(key, value, headers)| Record {
+            key,
+            value,
+            headers,
+        })
 }
 
 /// What a reference computes from the content.
@@ -44,7 +54,11 @@ fn sizes(record: &Record, index: usize) -> RecordSizes {
         None => 1,
         Some(bytes) => (varint(bytes.len() as i64).len() + bytes.len()) as u64,
     };
-    let headers: u64 = record.headers.iter().map(|(n, v)| nullable(Some(n)) + nullable(v.as_ref())).sum();
+    let headers: u64 = record
+        .headers
+        .iter()
+        .map(|(n, v)| nullable(Some(n)) + nullable(v.as_ref()))
+        .sum();
     RecordSizes {
         record_bytes: encode(record, index).len() as u64,
         estimate_bytes: 82
@@ -54,7 +68,11 @@ fn sizes(record: &Record, index: usize) -> RecordSizes {
             + headers,
         key_bytes: length(record.key.as_ref()),
         value_bytes: length(record.value.as_ref()),
-        headers_bytes: record.headers.iter().map(|(n, v)| n.len() as u64 + length(v.as_ref())).sum(),
+        headers_bytes: record
+            .headers
+            .iter()
+            .map(|(n, v)| n.len() as u64 + length(v.as_ref()))
+            .sum(),
     }
 }
 
@@ -199,9 +217,18 @@ fn a_record_longer_than_its_declared_length_ends_where_its_fields_end_when_compr
     for declared in [0, body.len() as i64 - 1, body.len() as i64 + 1, 1 << 30] {
         let bytes = [varint(declared), body.clone()].concat();
         let packed = measure(&batch_of(Codec::Gzip, &compress(Codec::Gzip, &bytes), 1));
-        assert_eq!(packed.largest.map(|record| record.record_bytes), Some(bytes.len() as u64));
-        let limits = DeepLimits { record_bytes: Some(5), ..DeepLimits::NONE };
+        assert_eq!(
+            packed.largest.map(|record| record.record_bytes),
+            Some(bytes.len() as u64)
+        );
+        let limits = DeepLimits {
+            record_bytes: Some(5),
+            ..DeepLimits::NONE
+        };
         let plain = judge(&batch_of(Codec::None, &bytes, 1), &limits);
-        assert!(matches!(plain.finding, Finding::Undecodable(_)), "{plain:?}");
+        assert!(
+            matches!(plain.finding, Finding::Undecodable(_)),
+            "{plain:?}"
+        );
     }
 }
