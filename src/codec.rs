@@ -44,8 +44,9 @@ pub trait Output {
         ControlFlow::Continue(())
     }
 
-    /// A block of no bytes: Kafka's lz4 reader takes it for the end of the data, once.
-    fn empty_block(&mut self) -> ControlFlow<()> {
+    /// Kafka's reader sees an end of the data here, once, and more data when it reads again: an empty lz4 block, a
+    /// broken header between xerial chunks. Breaks when all that was expected is there.
+    fn false_end(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
@@ -225,8 +226,8 @@ impl<O: Output> Tap<'_, O> {
         }
     }
 
-    fn empty_block(&mut self) -> Result<(), Halt> {
-        if self.out.empty_block().is_break() {
+    fn false_end(&mut self) -> Result<(), Halt> {
+        if self.out.false_end().is_break() {
             Err(Halt::Stopped)
         } else {
             Ok(())

@@ -33,13 +33,7 @@ pub fn upper_bound(codec: Codec, payload: &[u8]) -> Option<Bound> {
             at_most: (payload.len() as u64).saturating_mul(DEFLATE_MOST_PER_BYTE),
             is_exact: false,
         }),
-        Codec::Snappy => {
-            let at_most = snappy::declared_bytes(payload).ok()?;
-            Some(Bound {
-                at_most,
-                is_exact: true,
-            })
-        }
+        Codec::Snappy => snappy::declared(payload).ok(),
         Codec::Lz4 => lz4_bound(payload, |block, most| {
             Ok((block.len() as u64)
                 .saturating_mul(lz4::MOST_PER_BYTE)

@@ -122,7 +122,7 @@ impl BlockBuffer {
             let produced = lz4_flex::block::decompress_into(block.bytes, room)
                 .map_err(|_| DecodeError::Corrupt)?;
             if produced == 0 {
-                tap.empty_block()?;
+                tap.false_end()?;
             }
             tap.piece(room.get(..produced).unwrap_or_default())?;
         }

@@ -111,14 +111,15 @@ impl Output for Reading<'_> {
     }
 
     fn seam(&mut self) -> ControlFlow<()> {
-        if self.stream.as_ref().is_ok_and(RecordStream::is_complete) {
-            return ControlFlow::Break(());
+        match &self.stream {
+            Ok(stream) if stream.is_complete() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         }
-        ControlFlow::Continue(())
     }
 
-    fn empty_block(&mut self) -> ControlFlow<()> {
-        match self.stream.as_ref().map(RecordStream::feed_nothing) {
+    fn false_end(&mut self) -> ControlFlow<()> {
+        self.seam()?;
+        match self.stream.as_mut().map(RecordStream::feed_false_end) {
             Ok(Err(error)) => self.lose_records(error),
             _ => ControlFlow::Continue(()),
         }

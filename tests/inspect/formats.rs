@@ -6,8 +6,8 @@ use sizegate::inspect::{DeepLimits, Finding, Undecodable};
 use sizegate::policy::{Codec, Size};
 
 use crate::make::{
-    XERIAL_HEADER, batch_of, gzip, judge, lz4_with, measure, noise, records, snappy_raw, text,
-    value, xerial, xerial_chunk, zstd, zstd_sized,
+    XERIAL_HEADER, batch_of, gzip, judge, lz4_claiming, lz4_with, measure, noise, records,
+    snappy_raw, text, value, xerial, xerial_chunk, zstd, zstd_sized,
 };
 
 /// Needs a decode whatever the payload's headers say.
@@ -264,7 +264,11 @@ fn lz4_content_checksums_and_sizes_are_not_compared_with_anything() {
     let last = frame.len() - 1;
     frame[last] ^= 1;
     reads(Codec::Lz4, &frame);
-    // But it must be there.
+    for claim in [0, 7, u64::MAX] {
+        let info = FrameInfo::new().block_size(BlockSize::Max64KB);
+        reads(Codec::Lz4, &lz4_claiming(&content, info, claim));
+    }
+    // But the checksum must be there.
     frame.pop();
     fails(Codec::Lz4, &frame, DecodeError::Truncated);
 }

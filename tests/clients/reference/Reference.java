@@ -138,7 +138,7 @@ public class Reference {
     /** The iterator's records; a failing one fails here, not in the caller's loop. */
     static List<Record> iterate(MutableRecordBatch batch, String which) throws Throwable {
         Method method = null;
-        for (Method candidate : RecordBatch.class.getMethods())
+        for (Method candidate : MutableRecordBatch.class.getMethods())
             if (candidate.getName().equals(which) && candidate.getParameterCount() == 1) method = candidate;
         Iterator<?> iterator = (Iterator<?>) method.invoke(batch, buffers(method.getParameterTypes()[0]));
         List<Record> records = new ArrayList<>();
