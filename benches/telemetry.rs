@@ -44,24 +44,43 @@ fn batches(c: &mut Criterion) {
     let topic = metrics.topic("orders");
     let (ours, theirs) = (SizeHistogram::default(), float_histogram());
     let mut group = c.benchmark_group("count");
-    group.bench_function("one batch", |b| b.iter(|| one_batch(&topic, black_box(16_000))));
-    group.bench_function("one size, ours", |b| b.iter(|| ours.observe(black_box(16_000))));
-    group.bench_function("one size, prometheus crate", |b| b.iter(|| theirs.observe(black_box(16_000.0))));
+    group.bench_function("one batch", |b| {
+        b.iter(|| one_batch(&topic, black_box(16_000)))
+    });
+    group.bench_function("one size, ours", |b| {
+        b.iter(|| ours.observe(black_box(16_000)))
+    });
+    group.bench_function("one size, prometheus crate", |b| {
+        b.iter(|| theirs.observe(black_box(16_000.0)))
+    });
     group.bench_function("one request", |b| {
         let seconds = metrics.request_seconds(0);
         b.iter(|| seconds.observe(black_box(Duration::from_micros(900))));
     });
-    contended(|| one_batch(&topic, 16_000), || {
-        group.bench_function("one batch, contended", |b| b.iter(|| one_batch(&topic, black_box(16_000))));
-    });
-    contended(|| ours.observe(16_000), || {
-        group.bench_function("one size, ours, contended", |b| b.iter(|| ours.observe(black_box(16_000))));
-    });
-    contended(|| theirs.observe(16_000.0), || {
-        group.bench_function("one size, prometheus crate, contended", |b| {
-            b.iter(|| theirs.observe(black_box(16_000.0)));
-        });
-    });
+    contended(
+        || one_batch(&topic, 16_000),
+        || {
+            group.bench_function("one batch, contended", |b| {
+                b.iter(|| one_batch(&topic, black_box(16_000)))
+            });
+        },
+    );
+    contended(
+        || ours.observe(16_000),
+        || {
+            group.bench_function("one size, ours, contended", |b| {
+                b.iter(|| ours.observe(black_box(16_000)))
+            });
+        },
+    );
+    contended(
+        || theirs.observe(16_000.0),
+        || {
+            group.bench_function("one size, prometheus crate, contended", |b| {
+                b.iter(|| theirs.observe(black_box(16_000.0)));
+            });
+        },
+    );
     group.finish();
 }
 
@@ -73,7 +92,12 @@ impl Known for Limits {
     }
 
     fn limits(&self, _: &str) -> Vec<Limit> {
-        vec![Limit { gate: Gate::Batch, value: 1_048_588, source: Source::Broker, name: None }]
+        vec![Limit {
+            gate: Gate::Batch,
+            value: 1_048_588,
+            source: Source::Broker,
+            name: None,
+        }]
     }
 
     fn is_control_plane_up(&self) -> bool {
@@ -106,10 +130,15 @@ fn scraped(full: bool) -> (Arc<Metrics>, Arc<dyn Known>) {
 fn scrapes(c: &mut Criterion) {
     let mut group = c.benchmark_group("scrape");
     group.sample_size(30);
-    for (name, full) in [("1,000 topics, wire bytes only", false), ("1,000 topics, all histograms", true)] {
+    for (name, full) in [
+        ("1,000 topics, wire bytes only", false),
+        ("1,000 topics, all histograms", true),
+    ] {
         let (metrics, _known) = scraped(full);
         let bytes = metrics.render().unwrap().len();
-        group.bench_function(format!("{name} ({} KiB)", bytes / 1024), |b| b.iter(|| metrics.render().unwrap()));
+        group.bench_function(format!("{name} ({} KiB)", bytes / 1024), |b| {
+            b.iter(|| metrics.render().unwrap())
+        });
     }
     group.finish();
 }
@@ -141,7 +170,9 @@ fn refusals(c: &mut Criterion) {
         records: Some(1),
         record: None,
     });
-    c.bench_function("keep one refusal", |b| b.iter(|| refusals.record(Arc::clone(&record))));
+    c.bench_function("keep one refusal", |b| {
+        b.iter(|| refusals.record(Arc::clone(&record)))
+    });
 }
 
 criterion_group!(all, batches, scrapes, refusals);

@@ -29,7 +29,10 @@ fn view(topic: &str) -> TopicView {
             name: None,
         }],
         batches: None,
-        last: Some(LastSizes { batch_bytes: Some(5_000), ..LastSizes::default() }),
+        last: Some(LastSizes {
+            batch_bytes: Some(5_000),
+            ..LastSizes::default()
+        }),
     }
 }
 
@@ -63,7 +66,11 @@ fn refusal(id: &str, topic: &str, gate: Gate) -> RefusalRecord {
 
 fn state(readiness: Readiness) -> AdminState {
     let refusals = Arc::new(Refusals::default());
-    for (id, topic, gate) in [("1", "orders", Gate::Record), ("2", "payments", Gate::Batch), ("3", "orders", Gate::Batch)] {
+    for (id, topic, gate) in [
+        ("1", "orders", Gate::Record),
+        ("2", "payments", Gate::Batch),
+        ("3", "orders", Gate::Batch),
+    ] {
         refusals.record(Arc::new(refusal(id, topic, gate)));
     }
     AdminState {
@@ -86,7 +93,11 @@ impl Server {
         let shutdown = CancellationToken::new();
         let bind = SocketAddr::from(([127, 0, 0, 1], 0));
         let (address, serving) = admin::serve(bind, state, shutdown.clone()).await.unwrap();
-        Self { address, shutdown, running: tokio::spawn(serving) }
+        Self {
+            address,
+            shutdown,
+            running: tokio::spawn(serving),
+        }
     }
 
     async fn ready() -> Self {
@@ -102,7 +113,8 @@ impl Server {
     }
 
     async fn request(&self, method: &str, path: &str) -> Answer {
-        self.send(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await
+        self.send(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
+            .await
     }
 
     async fn send(&self, request: &str) -> Answer {
@@ -113,7 +125,11 @@ impl Server {
 
     async fn json(&self, path: &str) -> Value {
         let answer = self.get(path).await;
-        assert_eq!((answer.status, answer.header("content-type")), (200, "application/json"), "{path}");
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (200, "application/json"),
+            "{path}"
+        );
         serde_json::from_str(&answer.body).unwrap()
     }
 }
@@ -131,14 +147,26 @@ impl Answer {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).await?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let (head, body) = text.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        Ok(Self { status: status.ok_or(io::ErrorKind::InvalidData)?, head: head.to_lowercase(), body: body.to_owned() })
+        let (head, body) = text
+            .split_once("\r\n\r\n")
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        Ok(Self {
+            status: status.ok_or(io::ErrorKind::InvalidData)?,
+            head: head.to_lowercase(),
+            body: body.to_owned(),
+        })
     }
 
     fn header(&self, name: &str) -> &str {
         let name = format!("{name}: ");
-        self.head.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_default()
+        self.head
+            .lines()
+            .find_map(|line| line.strip_prefix(&name))
+            .unwrap_or_default()
     }
 }
 
@@ -159,9 +187,16 @@ async fn every_answer_forbids_browsers_to_run_load_frame_or_guess_anything() {
     let server = Server::ready().await;
     for path in PATHS {
         let answer = server.get(path).await;
-        assert_eq!(answer.status, if path == "/nothing-here" { 404 } else { 200 }, "{path}");
+        assert_eq!(
+            answer.status,
+            if path == "/nothing-here" { 404 } else { 200 },
+            "{path}"
+        );
         let policy = answer.header("content-security-policy");
-        assert!(policy.starts_with("default-src 'none';") && policy.contains("frame-ancestors 'none'"), "{path}");
+        assert!(
+            policy.starts_with("default-src 'none';") && policy.contains("frame-ancestors 'none'"),
+            "{path}"
+        );
         assert!(!policy.contains("unsafe"), "{path}");
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
         assert_eq!(answer.header("cache-control"), "no-store", "{path}");
@@ -191,20 +226,31 @@ async fn readiness_says_why_not() {
     let server = Server::start(state(Readiness { why_not })).await;
     let answer = server.get("/readyz").await;
     assert_eq!(answer.status, 503);
-    assert!(answer.body.starts_with("not ready: no broker is reached; "), "{}", answer.body);
+    assert!(
+        answer.body.starts_with("not ready: no broker is reached; "),
+        "{}",
+        answer.body
+    );
     assert!(answer.header("content-type").starts_with("text/plain"));
     assert_eq!(server.get("/livez").await.status, 200);
 
     let page = server.get("/").await;
     assert!(page.header("content-type").starts_with("text/html"));
-    assert!(page.body.contains("no broker is reached") && !page.body.contains("<script"), "{}", page.body);
+    assert!(
+        page.body.contains("no broker is reached") && !page.body.contains("<script"),
+        "{}",
+        page.body
+    );
 }
 
 #[tokio::test]
 async fn the_page_lists_every_path_there_is() {
     let server = Server::ready().await;
     let page = server.get("/").await.body;
-    for path in PATHS.iter().filter(|path| !matches!(**path, "/" | "/nothing-here")) {
+    for path in PATHS
+        .iter()
+        .filter(|path| !matches!(**path, "/" | "/nothing-here"))
+    {
         assert!(page.contains(&format!("href=\"{path}\"")), "{path}");
     }
 }
@@ -213,15 +259,28 @@ async fn the_page_lists_every_path_there_is() {
 async fn metrics_have_the_type_that_prometheus_reads() {
     let server = Server::ready().await;
     let answer = server.get("/metrics").await;
-    assert!(answer.header("content-type").starts_with("text/plain; version=0.0.4"));
-    assert!(answer.body.contains("\nsizegate_connections 0\n"), "{}", answer.body);
+    assert!(
+        answer
+            .header("content-type")
+            .starts_with("text/plain; version=0.0.4")
+    );
+    assert!(
+        answer.body.contains("\nsizegate_connections 0\n"),
+        "{}",
+        answer.body
+    );
 }
 
 #[tokio::test]
 async fn topics_come_by_name_with_their_limits_and_sources() {
     let server = Server::ready().await;
     let topics = server.json("/api/v1/topics").await;
-    let names: Vec<_> = topics["topics"].as_array().unwrap().iter().map(|topic| &topic["topic"]).collect();
+    let names: Vec<_> = topics["topics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|topic| &topic["topic"])
+        .collect();
     assert_eq!(names, ["orders", "payments"]);
     assert_eq!(
         server.json("/api/v1/topics?topic=orders").await["topics"],
@@ -232,7 +291,10 @@ async fn topics_come_by_name_with_their_limits_and_sources() {
             "last": {"batch_bytes": 5_000, "uncompressed_bytes": null, "record_bytes": null, "estimate_bytes": null},
         }])
     );
-    assert_eq!(server.json("/api/v1/topics?topic=none").await["topics"], json!([]));
+    assert_eq!(
+        server.json("/api/v1/topics?topic=none").await["topics"],
+        json!([])
+    );
 }
 
 #[tokio::test]
@@ -249,7 +311,12 @@ async fn refusals_come_newest_first_and_can_be_narrowed() {
         ("?topic=none", ""),
     ] {
         let refusals = server.json(&format!("/api/v1/refusals{query}")).await;
-        let ids: Vec<_> = refusals["refusals"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
+        let ids: Vec<_> = refusals["refusals"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|r| r["id"].as_str().unwrap())
+            .collect();
         assert_eq!(ids.join(" "), expected, "{query}");
     }
 }
@@ -259,9 +326,19 @@ async fn a_question_that_makes_no_sense_is_told_so() {
     let server = Server::ready().await;
     let answer = server.get("/api/v1/refusals?gate=batches").await;
     assert_eq!(answer.status, 400);
-    assert!(answer.body.contains("gate is none of batch, uncompressed, record"), "{}", answer.body);
+    assert!(
+        answer
+            .body
+            .contains("gate is none of batch, uncompressed, record"),
+        "{}",
+        answer.body
+    );
     for query in ["?limit=many", "?limit=-1", "?topics=orders"] {
-        assert_eq!(server.get(&format!("/api/v1/refusals{query}")).await.status, 400, "{query}");
+        assert_eq!(
+            server.get(&format!("/api/v1/refusals{query}")).await.status,
+            400,
+            "{query}"
+        );
     }
     assert_eq!(server.get("/api/v1/topics?name=orders").await.status, 400);
 }
@@ -279,13 +356,21 @@ async fn hostile_names_are_data_and_nothing_else() {
     let clients = server.json("/api/v1/clients").await;
     assert_eq!(clients["clients"][0]["client_ids"][0], HOSTILE);
     assert_eq!(clients["clients"][0]["connections"], 1);
-    assert!(!clients["clients"][0]["software"].as_str().unwrap().contains('<'));
+    assert!(
+        !clients["clients"][0]["software"]
+            .as_str()
+            .unwrap()
+            .contains('<')
+    );
 }
 
 #[tokio::test]
 async fn the_configuration_is_what_the_proxy_gives() {
     let server = Server::ready().await;
-    assert_eq!(server.json("/api/v1/config").await, json!({"mode": "enforce"}));
+    assert_eq!(
+        server.json("/api/v1/config").await,
+        json!({"mode": "enforce"})
+    );
 }
 
 #[tokio::test]
@@ -307,7 +392,9 @@ async fn a_head_larger_than_16_kib_is_refused_without_being_kept() {
         io::Result::Ok(())
     };
     // The server closes long before a megabyte is read, so writing fails or the answer is a refusal.
-    let written = tokio::time::timeout(Duration::from_secs(20), endless).await.expect("the server reads on and on");
+    let written = tokio::time::timeout(Duration::from_secs(20), endless)
+        .await
+        .expect("the server reads on and on");
     if written.is_ok() {
         let answer = Answer::read(&mut stream).await;
         assert!(answer.is_err() || answer.is_ok_and(|answer| answer.status == 431));
@@ -319,7 +406,10 @@ async fn a_head_larger_than_16_kib_is_refused_without_being_kept() {
 async fn what_is_not_http_is_closed() {
     let server = Server::ready().await;
     let mut stream = server.connect().await;
-    stream.write_all(b"\x00\x00\x00\x16\x00\x12\x00\x03\x00\x00\x00\x01\x00\x01x\x00").await.unwrap();
+    stream
+        .write_all(b"\x00\x00\x00\x16\x00\x12\x00\x03\x00\x00\x00\x01\x00\x01x\x00")
+        .await
+        .unwrap();
     stream.shutdown().await.unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
@@ -330,12 +420,20 @@ async fn what_is_not_http_is_closed() {
 async fn a_peer_that_never_ends_its_request_is_cut_off() {
     let server = Server::ready().await;
     let mut stream = server.connect().await;
-    stream.write_all(b"GET /livez HTTP/1.1\r\nHo").await.unwrap();
+    stream
+        .write_all(b"GET /livez HTTP/1.1\r\nHo")
+        .await
+        .unwrap();
     let started = Instant::now();
     let mut answer = Vec::new();
-    let closed = tokio::time::timeout(Duration::from_secs(25), stream.read_to_end(&mut answer)).await;
+    let closed =
+        tokio::time::timeout(Duration::from_secs(25), stream.read_to_end(&mut answer)).await;
     assert!(closed.is_ok(), "still open after {:?}", started.elapsed());
-    assert!(started.elapsed() > Duration::from_secs(4), "cut off after {:?}", started.elapsed());
+    assert!(
+        started.elapsed() > Duration::from_secs(4),
+        "cut off after {:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -359,12 +457,21 @@ async fn a_crowd_waits_and_is_then_served() {
 #[tokio::test]
 async fn an_address_in_use_is_named_with_the_key_that_sets_it() {
     let server = Server::ready().await;
-    let Err(error) = admin::serve(server.address, state(Readiness::default()), CancellationToken::new()).await else {
+    let Err(error) = admin::serve(
+        server.address,
+        state(Readiness::default()),
+        CancellationToken::new(),
+    )
+    .await
+    else {
         panic!("two servers on {}", server.address);
     };
     let text = error.to_string();
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-    assert!(text.contains(&server.address.to_string()) && text.contains("admin.bind"), "{text}");
+    assert!(
+        text.contains(&server.address.to_string()) && text.contains("admin.bind"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -378,13 +485,19 @@ async fn shutdown_answers_what_is_in_flight_and_takes_nothing_new() {
     });
     let server = Server::start(state).await;
     let mut stream = server.connect().await;
-    stream.write_all(b"GET /api/v1/topics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /api/v1/topics HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await
+        .unwrap();
     begun.recv().await.unwrap();
     server.shutdown.cancel();
     let answer = Answer::read(&mut stream).await.unwrap();
     assert_eq!(answer.status, 200);
     assert!(answer.body.contains("orders"));
-    tokio::time::timeout(Duration::from_secs(20), server.running).await.expect("it ends").unwrap();
+    tokio::time::timeout(Duration::from_secs(20), server.running)
+        .await
+        .expect("it ends")
+        .unwrap();
     assert!(TcpStream::connect(server.address).await.is_err());
 }
 
@@ -396,6 +509,9 @@ async fn a_peer_that_holds_its_connection_does_not_hold_up_the_shutdown() {
     // Accepted for sure: a later connection was served.
     assert_eq!(server.get("/livez").await.status, 200);
     server.shutdown.cancel();
-    tokio::time::timeout(Duration::from_secs(20), server.running).await.expect("it ends").unwrap();
+    tokio::time::timeout(Duration::from_secs(20), server.running)
+        .await
+        .expect("it ends")
+        .unwrap();
     drop(stream);
 }
