@@ -258,6 +258,13 @@ mod tests {
     }
 
     #[test]
+    fn records_are_tallied_by_the_same_bounds() {
+        let tally = SizesTally::default();
+        let bounds: Vec<_> = tally.by_bound().map_while(|(bound, _)| bound).collect();
+        assert_eq!(bounds, SIZE_BOUNDS_BYTES);
+    }
+
+    #[test]
     fn durations_come_out_in_seconds() {
         let histogram = TimeHistogram::default();
         histogram.observe(Duration::from_micros(10));
