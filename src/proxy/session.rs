@@ -312,8 +312,11 @@ impl Session {
                 }
                 Question::Topics(names) => {
                     asked.limits = true;
-                    let confirmed = join_all(names.iter().map(|name| confirm(&shared, name, node_id)));
-                    let confirmed = tokio::time::timeout(ASK, confirmed).await.unwrap_or_default();
+                    let confirmed =
+                        join_all(names.iter().map(|name| confirm(&shared, name, node_id)));
+                    let confirmed = tokio::time::timeout(ASK, confirmed)
+                        .await
+                        .unwrap_or_default();
                     let is_seen = |at: usize| confirmed.get(at).copied().unwrap_or(false);
                     let unseen = names.iter().enumerate().filter(|(at, _)| !is_seen(*at));
                     asked.unseen = unseen.map(|(_, name)| Arc::clone(name)).collect();

@@ -262,10 +262,12 @@ impl Judge {
         match resolved {
             Resolved::Topic(handle) => scales.weigh(handle, partition_entry, records),
             // Retriable, and what the broker itself says of an id it does not know.
-            Resolved::UnknownId(_) if asked.ids && self.shared.policy.load().is_governed() => Outcome::Answer(
-                UNKNOWN_TOPIC_ID,
-                "sizegate: the topic's name is not known yet, so its limits are not either",
-            ),
+            Resolved::UnknownId(_) if asked.ids && self.shared.policy.load().is_governed() => {
+                Outcome::Answer(
+                    UNKNOWN_TOPIC_ID,
+                    "sizegate: the topic's name is not known yet, so its limits are not either",
+                )
+            }
             Resolved::UnknownId(_) | Resolved::Impossible => Outcome::Pass,
         }
     }
