@@ -313,12 +313,17 @@ async fn find(
             .with_allow_auto_topic_creation(false);
         let metadata = link.metadata(&request, deadline).await?;
         shared.learn_nodes(&metadata);
-        metadata.each_topic(|entry| match (entry.sighting(), entry.name) {
-            (Some(sighting), _) => found.push(registry.see(&sighting, sent_at)),
-            (None, _) if entry.error_code != TOPIC_AUTHORIZATION_FAILED => {}
-            (None, _) if by_id => registry.miss(Key::Id(entry.id), Absence::Hidden),
-            (None, Some(name)) => registry.miss(Key::Name(Arc::from(name)), Absence::Hidden),
-            (None, None) => {}
+        metadata.each_topic(|entry| match entry.sighting() {
+            Some(sighting) => found.push(registry.see(&sighting, sent_at)),
+            None if entry.error_code == TOPIC_AUTHORIZATION_FAILED => {
+                let key = match entry.name {
+                    Some(name) if !by_id => Key::Name(Arc::from(name)),
+                    _ => Key::Id(entry.id),
+                };
+                shared.condition.hidden(&key.to_string());
+                registry.miss(key, Absence::Hidden);
+            }
+            None => {}
         });
     }
     for key in keys {

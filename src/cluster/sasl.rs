@@ -5,7 +5,7 @@ use kafka_protocol::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
-use super::answers::error_name;
+use super::answers::{ILLEGAL_SASL_STATE, error_name};
 use super::link::{CallError, Link};
 use super::scram::{ClientFirst, Hash};
 use crate::config::{Sasl, SaslMechanism};
@@ -36,6 +36,9 @@ async fn handshake(link: &mut Link, sasl: &Sasl, deadline: Instant) -> Result<()
     let answer = link.call_now(&request, deadline).await?;
     match error_name(answer.error_code) {
         None => Ok(()),
+        Some(_) if answer.error_code == ILLEGAL_SASL_STATE => Err(link.authentication_failed(
+            "this listener asks for no SASL, but cluster.admin.sasl is set".to_owned(),
+        )),
         Some(error) => {
             let offered: Vec<&str> = answer.mechanisms.iter().map(StrBytes::as_str).collect();
             Err(link.authentication_failed(format!(

@@ -49,7 +49,11 @@ pub(super) struct Condition {
 struct Said {
     error: Option<(&'static str, String)>,
     was_up: bool,
-    missing_rights: Option<String>,
+    /// DescribeConfigs.
+    forbidden: Option<String>,
+    /// Describe.
+    hidden: Option<String>,
+    was_hidden: bool,
     nodes_outside: Vec<i32>,
 }
 
@@ -127,12 +131,29 @@ impl Condition {
             )
         });
         let mut said = self.lock();
-        match (&text, &said.missing_rights) {
+        match (&text, &said.forbidden) {
             (Some(text), None) => tracing::warn!("{text}"),
             (None, Some(_)) => tracing::info!("the limits of all topics can be read now"),
             _ => {}
         }
-        said.missing_rights = text;
+        said.forbidden = text;
+        // Shown again by the next look-up that meets it.
+        said.hidden = None;
+    }
+
+    /// A client uses a topic that we may not even see.
+    pub(super) fn hidden(&self, topic: &str) {
+        let text = format!(
+            "topic {topic} is hidden from the proxy, and its limits with it; rules still hold. Grant: kafka-acls.sh --add \
+             --allow-principal '{}' --operation Describe --operation DescribeConfigs --topic '*'",
+            self.principal
+        );
+        let mut said = self.lock();
+        if !said.was_hidden {
+            tracing::warn!("{text}");
+        }
+        said.was_hidden = true;
+        said.hidden = Some(text);
     }
 
     /// These nodes are known now.
@@ -162,7 +183,7 @@ impl Condition {
             is_reached: self.is_reached(),
             is_up: said.was_up,
             error: said.error.as_ref().map(|(_, text)| text.clone()),
-            missing_rights: said.missing_rights.clone(),
+            missing_rights: said.hidden.clone().or_else(|| said.forbidden.clone()),
             refresh_age: self.refreshed_at.get().map(|at| at.elapsed()),
             nodes_outside: said.nodes_outside.clone(),
             nodes,
