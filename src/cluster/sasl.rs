@@ -30,7 +30,7 @@ pub(super) async fn authenticate(
 }
 
 async fn handshake(link: &mut Link, sasl: &Sasl, deadline: Instant) -> Result<(), CallError> {
-    let mechanism = mechanism_name(sasl.mechanism);
+    let mechanism = sasl.mechanism.label();
     let request =
         SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str(mechanism));
     let answer = link.call_now(&request, deadline).await?;
@@ -89,14 +89,6 @@ async fn send(
 }
 
 fn failed(link: &Link, sasl: &Sasl, words: &str) -> CallError {
-    let mechanism = mechanism_name(sasl.mechanism);
+    let mechanism = sasl.mechanism.label();
     link.authentication_failed(format!("user {:?} by {mechanism}: {words}", sasl.username))
-}
-
-const fn mechanism_name(mechanism: SaslMechanism) -> &'static str {
-    match mechanism {
-        SaslMechanism::Plain => "PLAIN",
-        SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
-        SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
-    }
 }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kafka_protocol::messages::ApiKey;
+
 use super::limits::MomentCell;
 use super::link::CallError;
 use crate::config::{Advertise, Config};
@@ -94,13 +96,18 @@ impl Condition {
     }
 
     pub(super) fn failed(&self, error: &CallError) {
-        // A broker that refuses or babbles was reached all the same.
-        let is_answer = matches!(
-            error,
+        // ApiVersions is answered before anyone is authenticated: who fails later has met a broker. So a cluster
+        // that gives us no credentials still counts as reached.
+        let is_answer = match error {
+            CallError::Connect(_) => false,
+            CallError::Io { api, .. }
+            | CallError::Closed { api, .. }
+            | CallError::Timeout { api, .. }
+            | CallError::Malformed { api, .. } => *api != ApiKey::ApiVersions,
             CallError::Authentication { .. }
-                | CallError::Refused { .. }
-                | CallError::Unsupported { .. }
-        );
+            | CallError::Refused { .. }
+            | CallError::Unsupported { .. } => true,
+        };
         self.is_reached.store(is_answer, Relaxed);
         let text = error.to_string();
         let mut said = self.lock();

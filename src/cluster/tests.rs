@@ -475,6 +475,17 @@ async fn a_close_instead_of_an_answer_comes_with_its_usual_reason() {
 }
 
 #[tokio::test]
+async fn a_cluster_that_gives_us_no_credentials_counts_as_reached() {
+    let broker = Scripted::with_tricks(when(ApiKey::Metadata, || Reply::Close)).await;
+    let running = run(&broker.config());
+    running
+        .until("an error", |cluster| cluster.status().error.is_some())
+        .await;
+    assert!(running.cluster.is_reached());
+    assert!(!running.cluster.status().is_up);
+}
+
+#[tokio::test]
 async fn a_session_is_authenticated_anew_before_it_ends() {
     let broker = Scripted::start().await;
     broker.put("orders", 1, None);
