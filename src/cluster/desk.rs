@@ -15,12 +15,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::ASK_DEADLINE;
 use super::answers::{METADATA_BY_ID, TOPIC_AUTHORIZATION_FAILED};
+use super::call_error::CallError;
 use super::describe::{self, Outcome};
-use super::link::{CallError, Link};
+use super::link::Link;
 use super::registry::{Absence, Key};
+use super::shared::Shared;
 use super::topic::Topic;
-use super::{ASK_DEADLINE, Shared};
 use crate::config::HostPort;
 
 /// A connection that nobody used for so long is closed, before the broker does it (10 minutes by default).

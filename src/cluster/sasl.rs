@@ -6,7 +6,8 @@ use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
 use super::answers::{ILLEGAL_SASL_STATE, error_name};
-use super::link::{CallError, Link};
+use super::call_error::CallError;
+use super::link::Link;
 use super::scram::{ClientFirst, Hash};
 use crate::config::{Sasl, SaslMechanism};
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use kafka_protocol::messages::ApiKey;
 
+use super::call_error::CallError;
 use super::limits::MomentCell;
-use super::link::CallError;
 use crate::config::{Advertise, Config};
 
 /// How the control plane fares.
