@@ -1,19 +1,21 @@
 # Sourced by the other scripts, never run. Bash.
 
-# need TOOL PACKAGE...   makes sure that a tool is there: installs it from the system's packages when that is
-# possible without asking (root and apt-get), else says exactly what to install and ends.
+# install_packages PACKAGE...   from the system's packages, when that is possible without asking (root and apt-get).
+install_packages() {
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
+  echo "installing $* from the system's packages" >&2
+  {
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" ||
+      { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
+  } >&2 </dev/null
+}
 
+# need TOOL PACKAGE...   makes sure that a tool is there: installs it, else says exactly what to install and ends.
 need() {
-  local tool=$1; shift
+  local tool=$1
+  shift
   command -v "$tool" >/dev/null 2>&1 && return 0
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    echo "$tool is missing: installing $* from the system's packages" >&2
-    {
-      DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" ||
-        { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
-    } >&2 </dev/null || { echo "could not install $*" >&2; exit 2; }
-    command -v "$tool" >/dev/null 2>&1 && return 0
-  fi
+  install_packages "$@" && command -v "$tool" >/dev/null 2>&1 && return 0
   echo "sizegate's scripts need '$tool'. Install it and run again, for example:" >&2
   echo "  Debian, Ubuntu:  sudo apt-get install $*" >&2
   case $tool in

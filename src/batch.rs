@@ -1,4 +1,7 @@
 //! A record batch and its records as they stand in bytes. Reads, never allocates.
+//!
+//! [`walk_records`] is for records that are all here, [`RecordStream`] for those that come out of a decoder in
+//! pieces. Both say sizes, never content.
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,5 +11,11 @@
 )]
 
 mod header;
+mod record;
+mod stream;
+mod walk;
 
 pub use header::{BATCH_HEADER_BYTES, BatchHeader};
+pub use record::{ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes};
+pub use stream::RecordStream;
+pub use walk::walk_records;

@@ -6,6 +6,7 @@
 //!      (yaml)                (merged) (serde)                                        └ reload (what changed)
 //! ```
 
+mod advice;
 mod contradictions;
 mod layers;
 mod mistakes;
@@ -27,7 +28,8 @@ pub use layers::{ENV_PREFIX, Env, Overrides, process_env};
 pub use mistakes::{ConfigErrors, Mistake};
 pub use raw::known_keys;
 pub use reload::{Reload, reload};
-pub(crate) use scalars::{duration, size_text, time_text};
+pub(crate) use render::ranges;
+pub(crate) use scalars::{duration, size_text};
 pub use topics::MAIN;
 
 use crate::policy::{Action, ErrorCode, labelled};

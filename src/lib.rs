@@ -7,11 +7,15 @@
 
 pub mod admin;
 pub mod batch;
+pub mod cli;
 pub mod cluster;
+pub mod codec;
 pub mod config;
+pub mod inspect;
 pub mod net;
 pub mod policy;
 pub mod proxy;
 pub mod run;
 pub mod telemetry;
+pub mod version;
 pub mod wire;

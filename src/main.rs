@@ -1,1 +1,20 @@
-fn main() {}
+//! The `sizegate` command.
+
+use std::process::ExitCode;
+
+use sizegate::cli::{Cli, Command, check, completions, run};
+
+fn main() -> ExitCode {
+    match Cli::from_command_line() {
+        Ok(Cli {
+            command: Command::Run(args),
+        }) => run::run(args),
+        Ok(Cli {
+            command: Command::Check(args),
+        }) => check::run(args),
+        Ok(Cli {
+            command: Command::Completions(args),
+        }) => completions::run(args),
+        Err(exit) => exit,
+    }
+}

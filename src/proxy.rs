@@ -20,13 +20,14 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::sync::Semaphore;
 
 pub use book::Book;
 pub use budget::Budget;
 pub use listener::{Bound, Listeners};
 
 use crate::cluster::Cluster;
-use crate::config::HostPort;
+use crate::config::{Decode, HostPort};
 use crate::net::{Acceptor, Connector};
 use crate::policy::Policy;
 use crate::telemetry::log::RefusalLog;
@@ -61,6 +62,15 @@ pub struct Shared {
     pub idle_timeout: Duration,
     /// Numbers refusals.
     pub refusal_ids: AtomicU64,
+    /// Long decodes at once: a bomb in every connection must not take every core.
+    pub decoding: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// When batches are decoded.
+    fn decode(&self) -> Decode {
+        self.policy.load().decode()
+    }
 }
 
 /// What is known of the client of a session.

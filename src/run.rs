@@ -3,7 +3,9 @@
 //! Threads: this one accepts, serves the admin HTTP and the control plane; each worker runs sessions on a
 //! runtime of its own, so that no session ever moves between cores.
 
-use std::net::SocketAddr;
+mod reload;
+mod view;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -12,16 +14,19 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{self, AdminState, Readiness};
+use self::reload::Live;
+use crate::admin;
 use crate::cluster::Cluster;
-use crate::config::Config;
+use crate::config::{Config, Overrides};
 use crate::net::{Acceptor, Connector};
 use crate::policy::Policy;
 use crate::proxy::{Book, Bound, Budget, Listeners, Shared};
-use crate::telemetry::{Metrics, Refusals};
+use crate::telemetry::log::LevelHandle;
+use crate::telemetry::{Known, Metrics};
 
 /// What the command line says beside the configuration.
 #[derive(Debug, Clone)]
@@ -32,6 +37,10 @@ pub struct RunOptions {
     pub workers: Option<usize>,
     /// The file to read again on SIGHUP.
     pub config_path: Option<PathBuf>,
+    /// What the command line says over the file.
+    pub overrides: Overrides,
+    /// Changes the log level while the process runs.
+    pub log_level: Option<LevelHandle>,
 }
 
 /// Why the proxy did not start.
@@ -55,43 +64,75 @@ pub fn run(config: Config, options: RunOptions) -> Result<(), StartError> {
     main.block_on(serve(config, options, workers))
 }
 
-async fn serve(config: Config, options: RunOptions, workers: Vec<Handle>) -> Result<(), StartError> {
+async fn serve(
+    config: Config,
+    options: RunOptions,
+    workers: Vec<Handle>,
+) -> Result<(), StartError> {
     let shutdown = CancellationToken::new();
     let sessions = TaskTracker::new();
     let shared = build(&config)?;
     let listeners = Listeners::bind(config.listener.bind, &shared).await?;
-    let (_, admin) = admin::serve(config.admin_bind, admin_state(&config, &shared), shutdown.clone()).await?;
+    let accepting = CancellationToken::new();
+    let config = Arc::new(ArcSwap::from_pointee(config));
+    let state = view::admin_state(&config, &shared, accepting.clone());
+    let (admin_address, admin) =
+        admin::serve(config.load().admin_bind, state, shutdown.clone()).await?;
     tokio::spawn(admin);
+    let live = Live {
+        config: Arc::clone(&config),
+        path: options.config_path,
+        overrides: options.overrides,
+        shared: Arc::clone(&shared),
+        level: options.log_level,
+    };
+    tokio::spawn(live.follow(shutdown.clone()));
+    tokio::spawn({
+        let (refusal_log, shutdown) = (Arc::clone(&shared.refusal_log), shutdown.clone());
+        async move { refusal_log.run(shutdown).await }
+    });
     tokio::spawn({
         let (cluster, shutdown) = (shared.cluster.clone(), shutdown.clone());
         async move { cluster.run(shutdown).await }
     });
-    let accepting = CancellationToken::new();
     let bound = Bound {
         workers,
         sessions: sessions.clone(),
         shutdown: accepting.clone(),
-        max_connections: config.listener.max_connections,
+        max_connections: config.load().listener.max_connections,
     };
     listeners.serve(&shared, bound);
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        bind = %config.listener.bind,
-        admin = %config.admin_bind,
+        bind = %config.load().listener.bind,
+        admin = %admin_address,
         "sizegate is listening"
     );
     wait_for_a_signal().await?;
-    tracing::info!(sessions = sessions.len(), "going down: answering what is in flight");
+    tracing::info!(
+        sessions = sessions.len(),
+        "going down: answering what is in flight"
+    );
     accepting.cancel();
     sessions.close();
-    if tokio::time::timeout(options.drain_timeout, sessions.wait()).await.is_err() {
-        tracing::warn!(sessions = sessions.len(), "drain timeout is over: the rest is cut off");
+    if tokio::time::timeout(options.drain_timeout, sessions.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            sessions = sessions.len(),
+            "drain timeout is over: the rest is cut off"
+        );
     }
     shutdown.cancel();
     Ok(())
 }
 
-fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
+/// Everything sessions share, from a valid configuration; connects nowhere yet.
+///
+/// # Errors
+/// The configuration names something that cannot be used.
+pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
     let in_words = |error: &dyn std::fmt::Display| StartError::Config(error.to_string());
     let connector = Connector::new(&config.cluster).map_err(|e| in_words(&e))?;
     let acceptor = Acceptor::new(config.listener.tls.as_ref()).map_err(|e| in_words(&e))?;
@@ -99,11 +140,15 @@ fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
     let metrics = Metrics::new(config.telemetry.topics);
     let cluster = Cluster::new(config, connector.clone());
     let budget_bytes = usize::try_from(config.memory_budget_bytes).unwrap_or(usize::MAX);
-    metrics.memory_budget_bytes.set(i64::try_from(budget_bytes).unwrap_or(i64::MAX));
+    metrics
+        .memory_budget_bytes
+        .set(i64::try_from(budget_bytes).unwrap_or(i64::MAX));
     let budget = Budget::new(budget_bytes, metrics.memory_waits.clone());
     let held = Arc::clone(&budget);
-    metrics.watch_held_bytes(move || held.held_bytes() as u64).map_err(|e| in_words(&e))?;
-    Ok(Arc::new(Shared {
+    metrics
+        .watch_held_bytes(move || held.held_bytes() as u64)
+        .map_err(|e| in_words(&e))?;
+    let shared = Arc::new(Shared {
         policy: ArcSwap::from_pointee(policy),
         book: Book::new(config.listener.advertise.clone(), cluster.clone()),
         cluster,
@@ -116,12 +161,23 @@ fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         metrics,
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,
+        decoding: Arc::new(Semaphore::new(decoders())),
         refusal_ids: AtomicU64::new(u64::from(uuid::Uuid::new_v4().as_fields().0)),
-    }))
+    });
+    let known: Arc<dyn Known> = shared.clone();
+    shared.metrics.ask(Arc::downgrade(&known));
+    Ok(shared)
+}
+
+/// Long decodes at once: half of the cores, so that the other half serves clients.
+fn decoders() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2))
 }
 
 fn start_workers(workers: Option<usize>) -> std::io::Result<Vec<Handle>> {
-    let count = workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+    let count = workers
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+        .max(1);
     (0..count)
         .map(|n| {
             let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -143,5 +199,3 @@ async fn wait_for_a_signal() -> std::io::Result<()> {
     }
     Ok(())
 }
-
-fn admin_state(_config: &Config, _shared: &Arc<Shared>) -> AdminState { AdminState }

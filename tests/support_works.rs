@@ -9,7 +9,9 @@ use support::{Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, admin};
 
 #[test]
 fn a_batch_has_exactly_the_wire_bytes_asked_for() {
-    for bytes in [69, 70, 127, 132, 133, 134, 190, 512, 8_253, 8_254, 8_255, 65_536, 1_048_588, 2_097_230] {
+    for bytes in [
+        69, 70, 127, 132, 133, 134, 190, 512, 8_253, 8_254, 8_255, 65_536, 1_048_588, 2_097_230,
+    ] {
         assert_eq!(batch_of_bytes(bytes).build().len(), bytes);
     }
 }
@@ -21,7 +23,12 @@ fn a_broker_takes_a_batch_of_its_limit_in_every_produce_version_and_refuses_one_
         let mut connection = Connection::open(kafka.bootstrap());
         for version in 3..=13 {
             let codes = [19_999, 20_000, 20_001].map(|bytes| {
-                connection.produce(version, -1, &[Part::new(&topic, batch_of_bytes(bytes).build())])[0].code
+                connection.produce(
+                    version,
+                    -1,
+                    &[Part::new(&topic, batch_of_bytes(bytes).build())],
+                )[0]
+                .code
             });
             assert_eq!(codes, [0, 0, 10], "Produce v{version}");
         }
@@ -36,7 +43,11 @@ fn a_broker_stores_batches_of_every_codec() {
         let mut connection = Connection::open(kafka.bootstrap());
         for codec in Codec::ALL {
             let records = (0..5).map(|seed| Record::of_random(300, seed).key("k").header("h", "v"));
-            let answer = connection.produce(9, 1, &[Part::new(&topic, batch(records).codec(*codec).build())]);
+            let answer = connection.produce(
+                9,
+                1,
+                &[Part::new(&topic, batch(records).codec(*codec).build())],
+            );
             assert_eq!(answer[0].code, 0, "{codec}: {answer:?}");
         }
         assert_eq!(kafka.latest_offset(&topic.name, 0), 25);
@@ -76,12 +87,22 @@ fn nothing_answers_acks_0_and_a_closed_connection_is_told_from_a_silent_one() {
 
 #[test]
 fn a_killed_broker_comes_back_with_what_it_stored_and_another_can_join() {
-    let mut kafka = Kafka::start("4.3.0", KafkaOptions { sasl: true, tls: true, ..KafkaOptions::nodes(3) });
+    let mut kafka = Kafka::start(
+        "4.3.0",
+        KafkaOptions {
+            sasl: true,
+            tls: true,
+            ..KafkaOptions::nodes(3)
+        },
+    );
     let topic = kafka.create_topic("kept", 3, 3, &[("min.insync.replicas", "2")]);
     for partition in 0..3 {
         let leader = admin::leader(&kafka.bootstrap(), "kept", partition);
         let part = Part::at(&topic, partition, batch_of_bytes(500).build());
-        assert_eq!(Connection::open(leader.as_str()).produce(13, -1, &[part])[0].code, 0);
+        assert_eq!(
+            Connection::open(leader.as_str()).produce(13, -1, &[part])[0].code,
+            0
+        );
     }
     kafka.kill(2);
     for partition in 0..3 {
@@ -98,5 +119,8 @@ fn a_killed_broker_comes_back_with_what_it_stored_and_another_can_join() {
     let sasl = kafka.sasl_bootstrap();
     let mut connection = Connection::open(sasl.split(',').next().unwrap());
     connection.sasl_plain(support::kafka::PLAIN_USER.0, support::kafka::PLAIN_USER.1);
-    assert_eq!(admin::metadata(&mut connection, &["kept"]).topics[0].error_code, 0);
+    assert_eq!(
+        admin::metadata(&mut connection, &["kept"]).topics[0].error_code,
+        0
+    );
 }

@@ -1,6 +1,7 @@
 //! What is wrong with a configuration, one line each: where, which key, what is allowed.
 //!
-//! Invariant: no text here ever holds the value of a secret, nor what a `${VAR}` stood for.
+//! Invariant: no text here ever holds the value of a secret, and a value that cannot be read is shown as it was
+//! written, not as what its `${VAR}` stood for.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -110,15 +111,18 @@ impl Report {
         }
     }
 
-    /// Notes that the keys `involved` contradict each other, at the place of the first. A key that is
-    /// already known to be wrong contradicts nothing: its default stands in for it, which nobody wrote.
+    /// Notes about the first of the keys `involved` that they contradict each other, at the place of the first
+    /// that someone wrote. A key that is known to be wrong contradicts nothing: its default stands in for it,
+    /// which nobody wrote.
     pub(super) fn contradiction(&mut self, involved: &[&str], text: impl Into<String>) {
         let Some(first) = involved.first() else {
             return;
         };
-        if !involved.iter().any(|key| self.is_wrong(key)) {
-            self.note(first, text);
+        if involved.iter().any(|key| self.is_wrong(key)) {
+            return;
         }
+        let written = involved.iter().find(|key| self.places.contains_key(**key));
+        self.note_at(self.place_of(written.unwrap_or(first)), first, text);
     }
 
     /// The place of `key` or of the nearest section around it.

@@ -144,7 +144,7 @@ impl<'a, 'de> Deserializer<'de> for At<'a> {
         let list = match &self.value.kind {
             ValueKind::Array(list) => list.iter().map(Cow::Borrowed).collect(),
             ValueKind::String(_) => self.split(&visitor)?,
-            _ => return Err(self.wrong_kind(&visitor)),
+            _ => return Err(self.wrong_kind(&"a list")),
         };
         let piece_of = match &self.value.kind {
             ValueKind::String(whole) => Some(whole.as_str()),

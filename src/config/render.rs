@@ -152,7 +152,7 @@ fn listener(listener: &Listener) -> Value {
 }
 
 /// Ids as `0-9,1001-1003`, in their order.
-pub(super) fn ranges(ids: &[i32]) -> String {
+pub(crate) fn ranges(ids: &[i32]) -> String {
     let runs = ids.chunk_by(|a, b| a.checked_add(1) == Some(*b));
     let texts: Vec<String> = runs
         .filter_map(|run| match (run.first()?, run.last()?) {

@@ -33,7 +33,8 @@ pub struct LoopDetector {
 impl LoopDetector {
     /// Counts a refusal and tells whether it is the last one the loop may have.
     pub fn is_loop(&mut self, key: ResendKey, now: Instant, is_old_java_batch: bool) -> bool {
-        self.seen.retain(|(_, first, _)| now.saturating_duration_since(*first) < WINDOW);
+        self.seen
+            .retain(|(_, first, _)| now.saturating_duration_since(*first) < WINDOW);
         let threshold = if is_old_java_batch { 2 } else { 3 };
         if let Some((_, _, times)) = self.seen.iter_mut().find(|(known, ..)| *known == key) {
             *times = times.saturating_add(1);
@@ -48,7 +49,9 @@ impl LoopDetector {
 
     /// A Java client (`apache-kafka-java`) that splits a batch into itself: before 4.2.
     pub fn is_old_java(software_name: &str, software_version: &str) -> bool {
-        let mut parts = software_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        let mut parts = software_version
+            .split('.')
+            .map(|part| part.parse::<u32>().unwrap_or(0));
         let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
         software_name == JAVA && version < (4, 2)
     }
@@ -67,7 +70,11 @@ mod tests {
     use super::*;
 
     fn key(base_sequence: i32) -> ResendKey {
-        ResendKey { topic: "t".into(), partition: 0, identity: (7, 0, base_sequence, 0) }
+        ResendKey {
+            topic: "t".into(),
+            partition: 0,
+            identity: (7, 0, base_sequence, 0),
+        }
     }
 
     #[test]
@@ -99,7 +106,11 @@ mod tests {
             ("apache-kafka-java", "10.0.0", false),
             ("librdkafka", "2.4.0", false),
         ] {
-            assert_eq!(LoopDetector::is_old_java(name, version), old, "{name} {version}");
+            assert_eq!(
+                LoopDetector::is_old_java(name, version),
+                old,
+                "{name} {version}"
+            );
         }
     }
 }

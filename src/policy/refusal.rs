@@ -54,10 +54,17 @@ impl Refusal {
     ) -> Self {
         let tail = tail(&id, &place, &violation, facts.as_ref());
         let sentence = sentence(blame, &place, &violation, facts.as_ref());
-        let remedy = remedy.map_or_else(|| default_remedy(&violation, facts.as_ref()), str::to_owned);
+        let remedy =
+            remedy.map_or_else(|| default_remedy(&violation, facts.as_ref()), str::to_owned);
         let room = LONGEST_TEXT.saturating_sub(tail.len()).saturating_sub(1);
         let text = format!("{} {tail}", shortened(format!("{sentence} {remedy}"), room));
-        Self { id, place, violation, facts, text }
+        Self {
+            id,
+            place,
+            violation,
+            facts,
+            text,
+        }
     }
 }
 
@@ -74,7 +81,12 @@ fn shortened(mut text: String, room: usize) -> String {
     text
 }
 
-fn sentence(blame: Blame, place: &Place, violation: &Violation, facts: Option<&BatchFacts>) -> String {
+fn sentence(
+    blame: Blame,
+    place: &Place,
+    violation: &Violation,
+    facts: Option<&BatchFacts>,
+) -> String {
     let mut s = String::with_capacity(256);
     let verb = match blame {
         Blame::Sizegate => "refused",
@@ -82,22 +94,56 @@ fn sentence(blame: Blame, place: &Place, violation: &Violation, facts: Option<&B
     };
     let _ = write!(s, "sizegate {verb} {}-{}: ", place.topic, place.partition);
     let limit = &violation.limit;
+    if let Some(why) = violation.unreadable {
+        let codec = facts
+            .and_then(|facts| facts.codec)
+            .map_or("unknown", Codec::label);
+        let (batch, gate, value, set_by) = (
+            batch(facts),
+            limit.gate,
+            grouped(limit.value),
+            set_by(limit),
+        );
+        let _ = write!(
+            s,
+            "{batch} cannot be decoded (codec={codec}: {why}), which the {gate} limit of {value}{set_by} needs."
+        );
+        return s;
+    }
     let size = approximate(violation.size);
-    let unit = if limit.gate == Gate::Ratio { "" } else { " bytes" };
     let _ = match limit.gate {
-        Gate::Frame => write!(s, "the whole request is {size}{unit}"),
-        Gate::Batch => write!(s, "{} is {size}{unit} on the wire", batch(facts)),
-        Gate::Uncompressed => write!(s, "{} is {size}{unit} uncompressed", batch(facts)),
-        Gate::Ratio => write!(s, "{} expands {size} times", batch(facts)),
-        Gate::Record => write!(s, "{} is {size}{unit}", record(violation, facts)),
-        Gate::Estimate => write!(s, "{} would be {size}{unit} by a Java producer's estimate", record(violation, facts)),
-        Gate::Key => write!(s, "the key of {} is {size}{unit}", record(violation, facts)),
-        Gate::Value => write!(s, "the value of {} is {size}{unit}", record(violation, facts)),
-        Gate::Headers => write!(s, "the headers of {} are {size}{unit}", record(violation, facts)),
+        Gate::Frame => write!(s, "the whole request is {size} bytes"),
+        Gate::Batch => write!(s, "{} is {size} bytes on the wire", batch(facts)),
+        Gate::Uncompressed => write!(s, "{} is {size} bytes uncompressed", batch(facts)),
+        Gate::Ratio => write!(s, "{} is {size} bytes uncompressed", batch(facts)),
+        Gate::Record => write!(s, "{} is {size} bytes", record(violation, facts)),
+        Gate::Estimate => write!(
+            s,
+            "{} would be {size} bytes by a Java producer's estimate",
+            record(violation, facts)
+        ),
+        Gate::Key => write!(s, "the key of {} is {size} bytes", record(violation, facts)),
+        Gate::Value => write!(
+            s,
+            "the value of {} is {size} bytes",
+            record(violation, facts)
+        ),
+        Gate::Headers => write!(
+            s,
+            "the headers of {} are {size} bytes",
+            record(violation, facts)
+        ),
     };
-    let over = violation.size.bytes().saturating_sub(limit.value);
+    let over = match violation.size {
+        Size::Exact(bytes) => Size::Exact(bytes.saturating_sub(limit.value)),
+        Size::AtLeast(bytes) => Size::AtLeast(bytes.saturating_sub(limit.value)),
+    };
     let (gate, value, set_by) = (limit.gate, grouped(limit.value), set_by(limit));
-    let _ = write!(s, ", more than the {gate} limit of {value}{set_by} (by {}).", grouped(over));
+    let _ = write!(
+        s,
+        ", more than the {gate} limit of {value}{set_by} (by {}).",
+        approximate(over)
+    );
     if let Some(facts) = facts.filter(|_| matches!(limit.gate, Gate::Batch | Gate::Uncompressed)) {
         s.push_str(&inside(facts, limit));
     }
@@ -110,7 +156,11 @@ fn inside(facts: &BatchFacts, limit: &Limit) -> String {
     match (facts.codec, facts.uncompressed) {
         (Some(Codec::None), _) => s.push_str(" It is not compressed (codec=none)."),
         (Some(codec), Some(size)) if limit.gate == Gate::Batch => {
-            let _ = write!(s, " That is with {codec}: compressed, it is still above ({} bytes uncompressed).", approximate(size));
+            let _ = write!(
+                s,
+                " That is with {codec}: compressed, it is still above ({} bytes uncompressed).",
+                approximate(size)
+            );
         }
         _ => {}
     }
@@ -134,7 +184,11 @@ fn inside(facts: &BatchFacts, limit: &Limit) -> String {
             );
         }
         Some(largest) if largest.headers_bytes.saturating_mul(50) > largest.record_bytes => {
-            let _ = write!(s, " Its headers are {} bytes of that.", grouped(largest.headers_bytes));
+            let _ = write!(
+                s,
+                " Its headers are {} bytes of that.",
+                grouped(largest.headers_bytes)
+            );
         }
         _ => {}
     }
@@ -150,7 +204,9 @@ fn batch(facts: Option<&BatchFacts>) -> String {
 }
 
 fn record(violation: &Violation, facts: Option<&BatchFacts>) -> String {
-    let Some(record) = violation.record else { return "a record".to_owned() };
+    let Some(record) = violation.record else {
+        return "a record".to_owned();
+    };
     let number = grouped(u64::from(record.index).saturating_add(1));
     match facts.map_or(0, |facts| facts.records) {
         n if n > 0 => format!("record {number} of {}", grouped(n.unsigned_abs().into())),
@@ -172,9 +228,15 @@ fn set_by(limit: &Limit) -> String {
 
 /// What a person can do who has no rule's remedy to follow.
 fn default_remedy(violation: &Violation, facts: Option<&BatchFacts>) -> String {
+    if violation.unreadable.is_some() {
+        return "Send it with a codec and a library that Kafka itself can read.".to_owned();
+    }
     let limit = &violation.limit;
     let of_many = facts.is_some_and(|facts| {
-        facts.records > 1 && facts.largest.is_none_or(|largest| largest.record_bytes <= limit.value)
+        facts.records > 1
+            && facts
+                .largest
+                .is_none_or(|largest| largest.record_bytes <= limit.value)
     });
     match (limit.gate, limit.source) {
         (Gate::Frame, _) => "Lower the producer's max.request.size or batch.size so that one request stays below it.",
@@ -199,7 +261,13 @@ fn default_remedy(violation: &Violation, facts: Option<&BatchFacts>) -> String {
 
 fn tail(id: &str, place: &Place, violation: &Violation, facts: Option<&BatchFacts>) -> String {
     let limit = &violation.limit;
-    let mut s = format!("[gate={} {} limit_bytes={} source={}", limit.gate, size_field(violation), limit.value, limit.source);
+    let mut s = format!(
+        "[gate={} {} limit_bytes={} source={}",
+        limit.gate,
+        size_field(violation),
+        limit.value,
+        limit.source
+    );
     match (limit.source, &limit.name) {
         (Source::Rule, Some(name)) => {
             let _ = write!(s, " rule={}", one_word(name));
@@ -209,7 +277,12 @@ fn tail(id: &str, place: &Place, violation: &Violation, facts: Option<&BatchFact
         }
         _ => {}
     }
-    let _ = write!(s, " topic={} partition={}", one_word(&place.topic), place.partition);
+    let _ = write!(
+        s,
+        " topic={} partition={}",
+        one_word(&place.topic),
+        place.partition
+    );
     if let Some(facts) = facts {
         let _ = write!(s, " batch_bytes={}", facts.wire_bytes);
         match facts.uncompressed {
@@ -221,10 +294,20 @@ fn tail(id: &str, place: &Place, violation: &Violation, facts: Option<&BatchFact
             }
             None => {}
         }
-        let _ = write!(s, " codec={} records={}", facts.codec.map_or("unknown", Codec::label), facts.records);
+        let _ = write!(
+            s,
+            " codec={} records={}",
+            facts.codec.map_or("unknown", Codec::label),
+            facts.records
+        );
     }
     if let Some(record) = violation.record {
-        let _ = write!(s, " record={} key_bytes={}", u64::from(record.index).saturating_add(1), record.key_bytes);
+        let _ = write!(
+            s,
+            " record={} key_bytes={}",
+            u64::from(record.index).saturating_add(1),
+            record.key_bytes
+        );
     }
     let _ = write!(s, " id={id}]");
     s
@@ -232,6 +315,9 @@ fn tail(id: &str, place: &Place, violation: &Violation, facts: Option<&BatchFact
 
 fn size_field(violation: &Violation) -> String {
     match violation.size {
+        _ if violation.unreadable.is_some() => {
+            format!("reason={}", violation.unreadable.unwrap_or_default())
+        }
         Size::Exact(bytes) => format!("size_bytes={bytes}"),
         Size::AtLeast(bytes) => format!("at_least_bytes={bytes}"),
     }
@@ -239,7 +325,8 @@ fn size_field(violation: &Violation) -> String {
 
 /// A name that may hold spaces, as one field of the tail.
 fn one_word(name: &str) -> String {
-    if name.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | ']' | '=')) {
+    if name.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | ']' | '='))
+    {
         format!("{name:?}")
     } else {
         name.to_owned()

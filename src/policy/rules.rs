@@ -7,12 +7,14 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::RegexSet;
 
 use super::{Action, BatchFacts, ErrorCode, Gate, Limit, Size, Source, Violation};
-use crate::config::{BatchLimit, Config, Limits, Mode, Rule, TopicPattern};
+use crate::config::{BatchLimit, Config, Decode, Limits, Mode, Rule, TopicPattern};
+use crate::inspect::{DeepLimits, Over};
 
 /// The configuration's rules, ready to be asked. Asked once per session and topic, never per request.
 #[derive(Debug)]
 pub struct Policy {
     mode: Mode,
+    decode: Decode,
     defaults: Limits,
     rules: Vec<Rule>,
     exact: HashMap<String, usize>,
@@ -38,8 +40,10 @@ pub struct TopicPolicy {
     pub inherits: bool,
     /// The number for the batch gate, if the configuration has one.
     pub batch: Option<Limit>,
-    /// All other limits.
-    pub deep: Vec<Limit>,
+    /// The limits inside the batch, as numbers.
+    pub inside: DeepLimits,
+    /// The same, each with its source.
+    deep: Vec<Limit>,
     /// Sizes above this share of a limit are near it.
     pub near_limit: f64,
 }
@@ -84,6 +88,7 @@ impl Policy {
         }
         Ok(Self {
             mode: config.mode,
+            decode: config.decode,
             defaults: config.limits.clone(),
             rules: config.rules.clone(),
             exact,
@@ -97,7 +102,11 @@ impl Policy {
 
     /// Topics are told apart: a batch for a topic that cannot be named may not pass.
     pub fn is_governed(&self) -> bool {
-        !self.rules.is_empty() || self.defaults.batch_bytes.is_some_and(|limit| matches!(limit, BatchLimit::Bytes(_)))
+        !self.rules.is_empty()
+            || self
+                .defaults
+                .batch_bytes
+                .is_some_and(|limit| matches!(limit, BatchLimit::Bytes(_)))
     }
 
     /// Nothing is refused whatever a rule says.
@@ -105,12 +114,31 @@ impl Policy {
         matches!(self.mode, Mode::Observe)
     }
 
+    /// When batches are decoded.
+    pub const fn decode(&self) -> Decode {
+        self.decode
+    }
+
     /// The first rule that matches.
     pub fn rule_for(&self, topic: &str) -> Option<&Rule> {
         let exact = self.exact.get(topic).copied();
-        let glob = self.globs.matches(topic).into_iter().filter_map(|at| self.glob_rules.get(at).copied()).min();
-        let regex = self.regexes.matches(topic).into_iter().filter_map(|at| self.regex_rules.get(at).copied()).min();
-        [exact, glob, regex].into_iter().flatten().min().and_then(|index| self.rules.get(index))
+        let glob = self
+            .globs
+            .matches(topic)
+            .into_iter()
+            .filter_map(|at| self.glob_rules.get(at).copied())
+            .min();
+        let regex = self
+            .regexes
+            .matches(topic)
+            .into_iter()
+            .filter_map(|at| self.regex_rules.get(at).copied())
+            .min();
+        [exact, glob, regex]
+            .into_iter()
+            .flatten()
+            .min()
+            .and_then(|index| self.rules.get(index))
     }
 
     /// What holds for a topic: the first rule that matches, and `limits` for what it leaves out.
@@ -123,9 +151,17 @@ impl Policy {
         };
         let name: Option<Arc<str>> = rule.map(|rule| rule.name.as_str().into());
         let set = |gate, of: fn(&Limits) -> Option<u64>| -> Option<Limit> {
-            let by_rule = rule.and_then(|rule| of(&rule.limits)).map(|value| (value, name.clone()));
-            let (value, name) = by_rule.or_else(|| of(&self.defaults).map(|value| (value, Some(LIMITS.into()))))?;
-            Some(Limit { gate, value, source: Source::Rule, name })
+            let by_rule = rule
+                .and_then(|rule| of(&rule.limits))
+                .map(|value| (value, name.clone()));
+            let (value, name) =
+                by_rule.or_else(|| of(&self.defaults).map(|value| (value, Some(LIMITS.into()))))?;
+            Some(Limit {
+                gate,
+                value,
+                source: Source::Rule,
+                name,
+            })
         };
         let deep = [
             set(Gate::Uncompressed, |limits| limits.uncompressed_bytes),
@@ -136,7 +172,12 @@ impl Policy {
             set(Gate::Headers, |limits| limits.headers_bytes),
             set(Gate::Ratio, |limits| limits.ratio.map(|ratio| ratio as u64)),
         ];
-        let batch = rule.and_then(|rule| rule.limits.batch_bytes).or(self.defaults.batch_bytes);
+        let ratio = rule
+            .and_then(|rule| rule.limits.ratio)
+            .or(self.defaults.ratio);
+        let batch = rule
+            .and_then(|rule| rule.limits.batch_bytes)
+            .or(self.defaults.batch_bytes);
         TopicPolicy {
             action,
             error_code: rule.map_or(ErrorCode::Auto, |rule| rule.error_code),
@@ -147,13 +188,66 @@ impl Policy {
                 _ => None,
             })
             .filter(|_| matches!(batch, Some(BatchLimit::Bytes(_)))),
+            inside: DeepLimits {
+                ratio,
+                ..numbers(&deep)
+            },
             deep: deep.into_iter().flatten().collect(),
             near_limit: self.near_limit,
         }
     }
 }
 
+fn numbers(deep: &[Option<Limit>]) -> DeepLimits {
+    let of = |gate| {
+        deep.iter()
+            .flatten()
+            .find(|limit| limit.gate == gate)
+            .map(|limit| limit.value)
+    };
+    DeepLimits {
+        uncompressed_bytes: of(Gate::Uncompressed),
+        record_bytes: of(Gate::Record),
+        estimate_bytes: of(Gate::Estimate),
+        key_bytes: of(Gate::Key),
+        value_bytes: of(Gate::Value),
+        headers_bytes: of(Gate::Headers),
+        ratio: None,
+    }
+}
+
 impl TopicPolicy {
+    /// A size inside the batch that is over its limit.
+    pub fn violation(&self, over: &Over) -> Option<Violation> {
+        let set = self.deep.iter().find(|limit| limit.gate == over.gate)?;
+        let limit = Limit {
+            value: over.limit_bytes,
+            ..set.clone()
+        };
+        Some(Violation {
+            limit,
+            size: over.size,
+            record: over.record,
+            unreadable: None,
+        })
+    }
+
+    /// A batch that a limit inside it needs decoded, and that cannot be.
+    pub fn unreadable(&self, why: &'static str) -> Option<Violation> {
+        let limit = self.deep.first()?.clone();
+        Some(Violation {
+            limit,
+            size: Size::AtLeast(0),
+            record: None,
+            unreadable: Some(why),
+        })
+    }
+
+    /// The limits inside the batch, each with its source.
+    pub fn inside_limits(&self) -> &[Limit] {
+        &self.deep
+    }
+
     /// The batch gate's limit in force: the smallest number wins and keeps its source.
     pub fn batch_limit(&self, learned: Option<Learned>) -> Option<Limit> {
         let learned = learned.filter(|_| self.inherits).map(|learned| Limit {
@@ -171,18 +265,28 @@ impl TopicPolicy {
 
     /// The number of [`TopicPolicy::batch_limit`] alone: no allocation, for the hot path.
     pub fn batch_limit_bytes(&self, learned: Option<Learned>) -> Option<u64> {
-        let learned = learned.filter(|_| self.inherits).map(|learned| learned.value);
+        let learned = learned
+            .filter(|_| self.inherits)
+            .map(|learned| learned.value);
         let set = self.batch.as_ref().map(|limit| limit.value);
         set.into_iter().chain(learned).min()
     }
 
     /// The batch gate: strictly more than the limit is a violation, as in the broker.
     pub fn judge_batch(&self, facts: &BatchFacts, learned: Option<Learned>) -> Option<Violation> {
-        if self.batch_limit_bytes(learned).is_none_or(|limit| facts.wire_bytes <= limit) {
+        if self
+            .batch_limit_bytes(learned)
+            .is_none_or(|limit| facts.wire_bytes <= limit)
+        {
             return None;
         }
         let limit = self.batch_limit(learned)?;
-        Some(Violation { limit, size: Size::Exact(facts.wire_bytes), record: None })
+        Some(Violation {
+            limit,
+            size: Size::Exact(facts.wire_bytes),
+            record: None,
+            unreadable: None,
+        })
     }
 
     /// A size that is within the limit, but above the share of it that counts as near.

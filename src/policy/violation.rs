@@ -27,7 +27,7 @@ impl Size {
 pub struct Limit {
     /// Which size.
     pub gate: Gate,
-    /// Bytes; strictly more is a violation. For the gate `ratio`: the ratio, rounded down.
+    /// Bytes; strictly more is a violation. In a violation of the gate `ratio`: the uncompressed bytes it allows.
     pub value: u64,
     /// Where it comes from.
     pub source: Source,
@@ -73,4 +73,6 @@ pub struct Violation {
     pub size: Size,
     /// The record at fault, where one is.
     pub record: Option<RecordAt>,
+    /// Why the size could not be measured: nothing passes a limit because it cannot be read.
+    pub unreadable: Option<&'static str>,
 }

@@ -28,23 +28,30 @@ impl Book {
     /// The port and node of every broker listener.
     pub fn node_ports(&self) -> Vec<(u16, i32)> {
         match &self.advertise {
-            Advertise::NodePorts { first, node_ids, .. } => {
-                (*first..=u16::MAX).zip(node_ids.iter().copied()).collect()
-            }
+            Advertise::NodePorts {
+                first, node_ids, ..
+            } => (*first..=u16::MAX).zip(node_ids.iter().copied()).collect(),
             Advertise::Sni { .. } => Vec::new(),
         }
     }
 
     /// Where a TLS client wants to go, by the name in its hello; `None` for a name that is nobody's.
     pub fn route_by_name(&self, server_name: Option<&str>) -> Option<Route> {
-        let Advertise::Sni { bootstrap, node, .. } = &self.advertise else { return Some(Route::Bootstrap) };
+        let Advertise::Sni {
+            bootstrap, node, ..
+        } = &self.advertise
+        else {
+            return Some(Route::Bootstrap);
+        };
         let name = server_name?;
         if name.eq_ignore_ascii_case(bootstrap) {
             return Some(Route::Bootstrap);
         }
         let (before, after) = node.split_once("{node_id}")?;
         let name = name.to_ascii_lowercase();
-        let id = name.strip_prefix(&before.to_ascii_lowercase())?.strip_suffix(&after.to_ascii_lowercase())?;
+        let id = name
+            .strip_prefix(&before.to_ascii_lowercase())?
+            .strip_suffix(&after.to_ascii_lowercase())?;
         let node_id: i32 = id.parse().ok()?;
         // Only the name that clients are told: not `b+1`, not `b01`.
         (node_id >= 0 && node_id.to_string() == id).then_some(Route::Node(node_id))
@@ -53,14 +60,26 @@ impl Book {
     /// What clients are told for a node; `None` where the configuration has no address for it.
     pub fn advertised(&self, node_id: i32) -> Option<HostPort> {
         match &self.advertise {
-            Advertise::NodePorts { host, first, node_ids } => {
+            Advertise::NodePorts {
+                host,
+                first,
+                node_ids,
+            } => {
                 let n = node_ids.iter().position(|id| *id == node_id)?;
                 let port = first.checked_add(u16::try_from(n).ok()?)?;
-                Some(HostPort { host: host.clone(), port })
+                Some(HostPort {
+                    host: host.clone(),
+                    port,
+                })
             }
-            Advertise::Sni { node, advertised_port, .. } => {
-                Some(HostPort { host: node.replace("{node_id}", &node_id.to_string()), port: *advertised_port })
-            }
+            Advertise::Sni {
+                node,
+                advertised_port,
+                ..
+            } => Some(HostPort {
+                host: node.replace("{node_id}", &node_id.to_string()),
+                port: *advertised_port,
+            }),
         }
     }
 
@@ -75,7 +94,13 @@ impl Book {
 impl AddressBook for Book {
     fn learn(&self, node_id: i32, host: &[u8], port: i32) {
         if let (Ok(host), Ok(port)) = (std::str::from_utf8(host), u16::try_from(port)) {
-            self.cluster.learn_node(node_id, HostPort { host: host.to_owned(), port });
+            self.cluster.learn_node(
+                node_id,
+                HostPort {
+                    host: host.to_owned(),
+                    port,
+                },
+            );
         }
     }
 

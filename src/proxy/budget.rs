@@ -64,7 +64,8 @@ impl Budget {
 
     /// Sessions wait, or soon will: read in small steps.
     pub fn is_short(&self) -> bool {
-        self.has_waiters() || self.used.load(Ordering::Relaxed).saturating_mul(8) > self.limit.saturating_mul(7)
+        self.has_waiters()
+            || self.used.load(Ordering::Relaxed).saturating_mul(8) > self.limit.saturating_mul(7)
     }
 
     /// Somebody waits for bytes to come back.
@@ -75,24 +76,40 @@ impl Budget {
     /// Spends bytes that are already here, over the budget if need be.
     pub fn charge(self: &Arc<Self>, bytes: usize) -> Lease {
         self.used.fetch_add(bytes, Ordering::SeqCst);
-        Lease { budget: Some(Arc::clone(self)), bytes, frames: 0 }
+        Lease {
+            budget: Some(Arc::clone(self)),
+            bytes,
+            frames: 0,
+        }
     }
 
     /// Spends the bytes of a frame before they are read, if nobody waits and they fit.
     pub fn try_admit(self: &Arc<Self>, bytes: usize) -> Option<Lease> {
         let admitted = !self.has_waiters() && self.try_take_frame(bytes);
-        admitted.then(|| Lease { budget: Some(Arc::clone(self)), bytes, frames: 1 })
+        admitted.then(|| Lease {
+            budget: Some(Arc::clone(self)),
+            bytes,
+            frames: 1,
+        })
     }
 
     /// Waits in turn for the bytes of a frame.
     pub fn admit(self: &Arc<Self>, bytes: usize) -> Admission {
         self.waits.inc();
-        let turn = Arc::new(Mutex::new(Turn { bytes, state: TurnState::Waiting, waker: None }));
+        let turn = Arc::new(Mutex::new(Turn {
+            bytes,
+            state: TurnState::Waiting,
+            waker: None,
+        }));
         self.lock().push_back(Arc::clone(&turn));
         self.waiting.fetch_add(1, Ordering::SeqCst);
         // Bytes may have come back between the attempt and the place in the queue.
         self.let_in();
-        Admission { budget: Arc::clone(self), bytes, turn }
+        Admission {
+            budget: Arc::clone(self),
+            bytes,
+            turn,
+        }
     }
 
     fn try_take_frame(&self, bytes: usize) -> bool {
@@ -100,7 +117,11 @@ impl Budget {
             let alone = self.frames.load(Ordering::SeqCst) == 0;
             (alone || used.saturating_add(bytes) <= self.limit).then(|| used.saturating_add(bytes))
         };
-        if self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_err() {
+        if self
+            .used
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits)
+            .is_err()
+        {
             return false;
         }
         self.frames.fetch_add(1, Ordering::SeqCst);
@@ -163,7 +184,11 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(budget) = self.budget.take().filter(|_| self.bytes > 0 || self.frames > 0) {
+        if let Some(budget) = self
+            .budget
+            .take()
+            .filter(|_| self.bytes > 0 || self.frames > 0)
+        {
             budget.give_back(self.bytes, self.frames);
         }
     }
@@ -187,7 +212,11 @@ impl Future for Admission {
             return Poll::Pending;
         }
         turn.state = TurnState::Done;
-        Poll::Ready(Lease { budget: Some(Arc::clone(&self.budget)), bytes: self.bytes, frames: 1 })
+        Poll::Ready(Lease {
+            budget: Some(Arc::clone(&self.budget)),
+            bytes: self.bytes,
+            frames: 1,
+        })
     }
 }
 

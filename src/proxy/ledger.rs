@@ -65,6 +65,22 @@ impl Ledger {
         self.expected.is_empty()
     }
 
+    /// The next answer is a bare token, of which not even the length is bounded from below.
+    pub fn is_token_next(&self) -> bool {
+        matches!(
+            self.expected.front(),
+            Some(Expected {
+                answer: Answer::Token,
+                ..
+            })
+        )
+    }
+
+    /// The request read last was cut off on its way: nobody will answer it.
+    pub fn abandon_last(&mut self) {
+        self.expected.pop_back();
+    }
+
     /// No more requests for now.
     pub fn is_full(&self) -> bool {
         self.expected.len() >= MOST_IN_FLIGHT
@@ -102,12 +118,20 @@ impl Ledger {
 
     /// The entry that a broker's answer with this correlation id belongs to: the next one, or none.
     pub fn answered(&mut self, correlation_id: i32) -> Result<Expected, Malformed> {
-        let next = self.expected.front().ok_or(Malformed::new("correlation_id", Reason::UnexpectedAnswer))?;
+        let next = self
+            .expected
+            .front()
+            .ok_or(Malformed::new("correlation_id", Reason::UnexpectedAnswer))?;
         match next.answer {
             Answer::Token => {}
-            Answer::Made(_) => return Err(Malformed::new("correlation_id", Reason::UnexpectedAnswer)),
+            Answer::Made(_) => {
+                return Err(Malformed::new("correlation_id", Reason::UnexpectedAnswer));
+            }
             _ if next.correlation_id != correlation_id => {
-                return Err(Malformed::new("correlation_id", Reason::UnexpectedCorrelationId));
+                return Err(Malformed::new(
+                    "correlation_id",
+                    Reason::UnexpectedCorrelationId,
+                ));
             }
             _ => {}
         }

@@ -42,7 +42,10 @@ impl Listeners {
     pub async fn bind(bind: SocketAddr, shared: &Shared) -> io::Result<Self> {
         let mut sockets = vec![(listen(bind).await?, Route::Bootstrap)];
         for (port, node_id) in shared.book.node_ports() {
-            sockets.push((listen(SocketAddr::new(bind.ip(), port)).await?, Route::Node(node_id)));
+            sockets.push((
+                listen(SocketAddr::new(bind.ip(), port)).await?,
+                Route::Node(node_id),
+            ));
         }
         Ok(Self { sockets })
     }
@@ -52,17 +55,31 @@ impl Listeners {
         let bound = Arc::new(bound);
         let next = Arc::new(AtomicUsize::new(0));
         for (socket, route) in self.sockets {
-            tokio::spawn(accept(socket, route, Arc::clone(shared), Arc::clone(&bound), Arc::clone(&next)));
+            tokio::spawn(accept(
+                socket,
+                route,
+                Arc::clone(shared),
+                Arc::clone(&bound),
+                Arc::clone(&next),
+            ));
         }
         bound
     }
 }
 
 async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")))
+    TcpListener::bind(address).await.map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+    })
 }
 
-async fn accept(socket: TcpListener, route: Route, shared: Arc<Shared>, bound: Arc<Bound>, next: Arc<AtomicUsize>) {
+async fn accept(
+    socket: TcpListener,
+    route: Route,
+    shared: Arc<Shared>,
+    bound: Arc<Bound>,
+    next: Arc<AtomicUsize>,
+) {
     loop {
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
@@ -77,8 +94,16 @@ async fn accept(socket: TcpListener, route: Route, shared: Arc<Shared>, bound: A
             }
             Ok((stream, address)) => {
                 let turn = next.fetch_add(1, Ordering::Relaxed) % bound.workers.len().max(1);
-                let Some(worker) = bound.workers.get(turn) else { return };
-                let session = run(stream, address, route, Arc::clone(&shared), bound.shutdown.clone());
+                let Some(worker) = bound.workers.get(turn) else {
+                    return;
+                };
+                let session = run(
+                    stream,
+                    address,
+                    route,
+                    Arc::clone(&shared),
+                    bound.shutdown.clone(),
+                );
                 worker.spawn(bound.sessions.track_future(session));
             }
             Err(error) => {
@@ -91,7 +116,13 @@ async fn accept(socket: TcpListener, route: Route, shared: Arc<Shared>, bound: A
 }
 
 /// One client, from its first byte to its last.
-async fn run(stream: TcpStream, address: SocketAddr, route: Route, shared: Arc<Shared>, shutdown: CancellationToken) {
+async fn run(
+    stream: TcpStream,
+    address: SocketAddr,
+    route: Route,
+    shared: Arc<Shared>,
+    shutdown: CancellationToken,
+) {
     // The socket belongs to the runtime that accepted it; move it to the one that serves it.
     let stream = match stream.into_std().and_then(TcpStream::from_std) {
         Ok(stream) => stream,
@@ -113,7 +144,11 @@ async fn serve(
     shared: &Arc<Shared>,
     shutdown: CancellationToken,
 ) -> (ClientInfo, Close) {
-    let who = ClientInfo { address, client_id: None, software: None };
+    let who = ClientInfo {
+        address,
+        client_id: None,
+        software: None,
+    };
     let client = match shared.acceptor.accept(stream).await {
         Ok(client) => client,
         Err(error) => return (who, Close::Downstream(error)),
@@ -123,10 +158,20 @@ async fn serve(
         Route::Bootstrap => shared.book.route_by_name(client.server_name()),
     };
     let Some(route) = route else {
-        let error = io::Error::new(io::ErrorKind::InvalidInput, "the TLS hello names no broker of ours (listener.sni)");
+        let error = io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the TLS hello names no broker of ours (listener.sni)",
+        );
         return (who, Close::Downstream(error));
     };
-    Box::pin(Session::serve(Arc::clone(shared), client, who, route, shutdown)).await
+    Box::pin(Session::serve(
+        Arc::clone(shared),
+        client,
+        who,
+        route,
+        shutdown,
+    ))
+    .await
 }
 
 fn log_close(who: &ClientInfo, close: &Close, shared: &Shared) {
@@ -149,7 +194,10 @@ fn log_close(who: &ClientInfo, close: &Close, shared: &Shared) {
             shared.metrics.frames_refused(protocol);
             tracing::warn!(%client, reason, protocol, "connection closed: the client speaks {protocol}, this port speaks the Kafka protocol without TLS");
         }
-        Close::FrameTooLarge { api_key, request_bytes } => {
+        Close::FrameTooLarge {
+            api_key,
+            request_bytes,
+        } => {
             shared.metrics.frames_refused("closed");
             tracing::warn!(%client, client_id, reason, api_key, request_bytes, limit_bytes = shared.frame_bytes, "connection closed: a request above listener.frame_bytes that is no Produce");
         }
@@ -159,7 +207,9 @@ fn log_close(who: &ClientInfo, close: &Close, shared: &Shared) {
         Close::Stalled => {
             tracing::warn!(%client, client_id, reason, "connection closed: half a request held memory that others waited for, and nothing more came for 10 s");
         }
-        Close::Unreachable(error) => tracing::warn!(%client, client_id, reason, %error, "connection closed: no broker to talk to"),
+        Close::Unreachable(error) => {
+            tracing::warn!(%client, client_id, reason, %error, "connection closed: no broker to talk to")
+        }
         Close::Downstream(error) | Close::Upstream(error) => {
             tracing::debug!(%client, client_id, reason, %error, "connection broke");
         }

@@ -50,7 +50,11 @@ impl Outbox {
     }
 
     /// Writes until the queue is empty or the peer takes no more.
-    pub fn poll_write<W: AsyncWrite + Unpin>(&mut self, to: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_write<W: AsyncWrite + Unpin>(
+        &mut self,
+        to: &mut W,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         while !self.pieces.is_empty() {
             let written = match &*self.pieces.make_contiguous() {
                 [single] => ready!(Pin::new(&mut *to).poll_write(cx, single))?,

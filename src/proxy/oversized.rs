@@ -44,7 +44,10 @@ impl Oversized {
             left: head.frame_bytes(),
             head_left: HEAD_BYTES,
             walker: Walker::new(&walk::PRODUCE_REQUEST, head.api_version, body as u64),
-            found: Found { flexible: head.api_version >= FIRST_FLEXIBLE_VERSION, ..Found::default() },
+            found: Found {
+                flexible: head.api_version >= FIRST_FLEXIBLE_VERSION,
+                ..Found::default()
+            },
         }
     }
 
@@ -58,7 +61,8 @@ impl Oversized {
         self.left = self.left.saturating_sub(chunk.len());
         let skipped = self.head_left.min(chunk.len());
         self.head_left -= skipped;
-        self.walker.advance(chunk.get(skipped..).unwrap_or_default(), &mut self.found)?;
+        self.walker
+            .advance(chunk.get(skipped..).unwrap_or_default(), &mut self.found)?;
         if self.found.remembered_bytes > MOST_REMEMBERED_BYTES {
             return Err(Malformed::new("partition_data", Reason::TooLong));
         }

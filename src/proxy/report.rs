@@ -19,17 +19,36 @@ impl Shared {
         partition: i32,
         blame: Blame,
     ) -> Refusal {
-        let place = Place { topic: Arc::clone(&topic.name), partition };
-        Refusal::new(self.next_refusal_id(), blame, place, violation, Some(facts), topic.policy.remedy.as_deref())
+        let place = Place {
+            topic: Arc::clone(&topic.name),
+            partition,
+        };
+        Refusal::new(
+            self.next_refusal_id(),
+            blame,
+            place,
+            violation,
+            Some(facts),
+            topic.policy.remedy.as_deref(),
+        )
     }
 
     /// Six hexadecimal digits, different for each refusal of a day: a counter that starts anywhere.
     pub(super) fn next_refusal_id(&self) -> String {
-        format!("{:06x}", self.refusal_ids.fetch_add(1, Ordering::Relaxed) & 0xff_ffff)
+        format!(
+            "{:06x}",
+            self.refusal_ids.fetch_add(1, Ordering::Relaxed) & 0xff_ffff
+        )
     }
 
     /// Logs a refusal and keeps it for the API. `error_code` is 0 where it was only observed.
-    pub(super) fn report(&self, refusal: &Refusal, error_code: i16, is_loop: bool, client: &ClientInfo) {
+    pub(super) fn report(
+        &self,
+        refusal: &Refusal,
+        error_code: i16,
+        is_loop: bool,
+        client: &ClientInfo,
+    ) {
         let facts = refusal.facts;
         let limit = &refusal.violation.limit;
         let record = RefusalRecord {
@@ -44,13 +63,22 @@ impl Shared {
             limit_bytes: limit.value,
             source: limit.source,
             rule: limit.name.as_deref().map(str::to_owned),
-            action: if error_code == 0 { Action::Observe } else { Action::Reject },
+            action: if error_code == 0 {
+                Action::Observe
+            } else {
+                Action::Reject
+            },
             error_code,
+            is_loop,
             client_id: client.client_id.clone().unwrap_or_default(),
-            software: client.software.as_ref().map(|s| format!("{}/{}", s.name, s.version)).unwrap_or_default(),
+            software: client
+                .software
+                .as_ref()
+                .map(|s| format!("{}/{}", s.name, s.version))
+                .unwrap_or_default(),
             address: client.address.to_string(),
             principal: None,
-            batch_bytes: facts.map_or(0, |facts| facts.wire_bytes),
+            batch_bytes: facts.map(|facts| facts.wire_bytes),
             uncompressed_bytes: match facts.and_then(|facts| facts.uncompressed) {
                 Some(Size::Exact(bytes)) => Some(bytes),
                 Some(Size::AtLeast(_)) | None => None,
@@ -60,9 +88,6 @@ impl Shared {
             record: refusal.violation.record.map(|record| record.index + 1),
         };
         let record = Arc::new(record);
-        if is_loop {
-            tracing::warn!(id = record.id, topic = record.topic, partition = record.partition, client = record.address, "loop: the client sends the same refused batch again and again; it is answered INVALID_RECORD to end that");
-        }
         self.refusal_log.log_refusal(&record);
         self.refusals.record(record);
     }
@@ -80,5 +105,9 @@ impl ClientInfo {
 
 /// For logs: at most 256 characters, none of them a control character.
 pub(super) fn printable(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).chars().take(256).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .take(256)
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }

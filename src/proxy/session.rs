@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::io::AsyncWrite;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -25,7 +27,7 @@ use self::requests::Requests;
 use super::book::Route;
 use super::ledger::Ledger;
 use super::outbox::Outbox;
-use super::verdict::{Asked, CURRENT, Judge, Question};
+use super::verdict::{Asked, CURRENT, Judge, Question, inspect_long};
 use super::{ClientInfo, Shared};
 use crate::cluster::Lookup;
 use crate::config::HostPort;
@@ -129,7 +131,13 @@ pub struct Session {
 
 impl Session {
     /// Serves a client until one side is done, and tells why.
-    pub async fn serve(shared: Arc<Shared>, client: Stream, who: ClientInfo, route: Route, shutdown: CancellationToken) -> (ClientInfo, Close) {
+    pub async fn serve(
+        shared: Arc<Shared>,
+        client: Stream,
+        who: ClientInfo,
+        route: Route,
+        shutdown: CancellationToken,
+    ) -> (ClientInfo, Close) {
         let mut session = Session {
             who,
             route,
@@ -157,7 +165,9 @@ impl Session {
             self.is_draining = true;
         }
         loop {
-            let step = self.poll_requests(cx).and_then(|requests| Ok(self.poll_answers(cx)? || requests));
+            let step = self
+                .poll_requests(cx)
+                .and_then(|requests| Ok(self.poll_answers(cx)? || requests));
             match step {
                 Err(close) => return Poll::Ready(close),
                 Ok(true) => {}
@@ -179,7 +189,10 @@ impl Session {
         if !is_quiet {
             return None;
         }
-        self.requests.ended.take().or(self.is_draining.then_some(Close::Shutdown))
+        self.requests
+            .ended
+            .take()
+            .or(self.is_draining.then_some(Close::Shutdown))
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
@@ -192,21 +205,30 @@ impl Session {
             if holds_half_a_frame && quiet >= STALL && self.shared.budget.has_waiters() {
                 return Poll::Ready(Close::Stalled);
             }
-            let next = if holds_half_a_frame { STALL } else { self.shared.idle_timeout - quiet };
-            self.timer.as_mut().reset(tokio::time::Instant::now() + next.min(self.shared.idle_timeout - quiet));
+            let next = if holds_half_a_frame {
+                STALL
+            } else {
+                self.shared.idle_timeout - quiet
+            };
+            self.timer
+                .as_mut()
+                .reset(tokio::time::Instant::now() + next.min(self.shared.idle_timeout - quiet));
         }
         Poll::Pending
     }
 
     /// A frame is being held: look after it sooner than after an idle connection.
     fn watch_for_stall(&mut self) {
-        self.timer.as_mut().reset(tokio::time::Instant::now() + STALL.min(self.shared.idle_timeout));
+        self.timer
+            .as_mut()
+            .reset(tokio::time::Instant::now() + STALL.min(self.shared.idle_timeout));
     }
 
     /// The broker's side, connecting to it first if need be.
     fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Stream, Close>> {
         if let Upstream::Unneeded = self.upstream {
-            self.upstream = Upstream::Connecting(Box::pin(connect(Arc::clone(&self.shared), self.route)));
+            self.upstream =
+                Upstream::Connecting(Box::pin(connect(Arc::clone(&self.shared), self.route)));
         }
         if let Upstream::Connecting(connecting) = &mut self.upstream {
             match connecting.as_mut().poll(cx) {
@@ -226,7 +248,13 @@ impl Session {
         if matches!(close, Close::Downstream(_)) {
             return close;
         }
-        let Session { to_client, to_upstream, client, upstream, .. } = self;
+        let Session {
+            to_client,
+            to_upstream,
+            client,
+            upstream,
+            ..
+        } = self;
         let is_sound = !matches!(close, Close::MalformedAnswer(_) | Close::Upstream(_));
         let flush = async {
             if let (Upstream::Open(stream), false) = (&mut *upstream, to_upstream.is_empty()) {
@@ -252,35 +280,44 @@ impl Session {
         }
     }
 
-    /// Asks the control plane, in the background of this session only.
-    fn ask(&self, question: Question, asked: Asked) -> (Pin<Box<dyn Future<Output = ()> + Send>>, Asked) {
+    /// Finds out what the verdict on `frame` needs, in the background of this session only.
+    fn ask(&self, question: Question, mut asked: Asked, frame: &Bytes) -> Asking {
         let shared = Arc::clone(&self.shared);
         let node_id = self.node_id();
-        let asked = match question {
-            Question::Ids(_) => Asked { ids: true, ..asked },
-            Question::Topics(_) => Asked { limits: true, ..asked },
-        };
-        let answer = async move {
+        let frame = frame.clone();
+        Box::pin(async move {
             match question {
                 Question::Ids(ids) => {
-                    futures_util::future::join_all(ids.into_iter().map(|id| shared.cluster.find_topic_by_id(id))).await;
+                    asked.ids = true;
+                    let lookups = ids
+                        .into_iter()
+                        .map(|id| shared.cluster.find_topic_by_id(id));
+                    let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
                 }
                 Question::Topics(names) => {
-                    let confirm = |name: Arc<str>| {
-                        let shared = &shared;
-                        async move {
-                            if let Lookup::Found(topic) = shared.cluster.find_topic(&name).await {
-                                let _ = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
-                            }
-                        }
-                    };
-                    futures_util::future::join_all(names.into_iter().map(confirm)).await;
+                    asked.limits = true;
+                    let confirmed = names.iter().map(|name| confirm(&shared, name, node_id));
+                    let _ = tokio::time::timeout(ASK, join_all(confirmed)).await;
+                }
+                Question::Decode(decodes) => {
+                    let _turn = shared.decoding.acquire().await;
+                    let inspected =
+                        tokio::task::spawn_blocking(move || inspect_long(&frame, &decodes)).await;
+                    asked.inspected = inspected.unwrap_or_default();
                 }
             }
-        };
-        (Box::pin(async move {
-            let _ = tokio::time::timeout(ASK, answer).await;
-        }), asked)
+            asked
+        })
+    }
+}
+
+/// What is asked before a verdict, and comes back with what has been asked.
+type Asking = Pin<Box<dyn Future<Output = Asked> + Send>>;
+
+/// Whether a topic exists, and its limits as they are now.
+async fn confirm(shared: &Shared, name: &str, node_id: Option<i32>) {
+    if let Lookup::Found(topic) = shared.cluster.find_topic(name).await {
+        let _ = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
     }
 }
 
@@ -295,12 +332,19 @@ async fn connect(shared: Arc<Shared>, route: Route) -> io::Result<Stream> {
                     Some(address) => Some(address),
                     None => shared.cluster.find_node(node_id).await,
                 };
-                let address = address.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("the cluster has no broker {node_id}")))?;
+                let address = address.ok_or_else(|| {
+                    io::Error::new(
+                        io::ErrorKind::NotFound,
+                        format!("the cluster has no broker {node_id}"),
+                    )
+                })?;
                 shared.connector.connect(&address).await
             }
         }
     };
-    tokio::time::timeout(CONNECT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    tokio::time::timeout(CONNECT, connecting)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The bootstrap list is tried in order.
@@ -309,7 +353,12 @@ async fn connect_to_first(shared: &Shared, servers: &[HostPort]) -> io::Result<S
     for server in servers {
         match shared.connector.connect(server).await {
             Ok(stream) => return Ok(stream),
-            Err(error) => last = io::Error::new(error.kind(), format!("{}:{}: {error}", server.host, server.port)),
+            Err(error) => {
+                last = io::Error::new(
+                    error.kind(),
+                    format!("{}:{}: {error}", server.host, server.port),
+                )
+            }
         }
     }
     Err(last)

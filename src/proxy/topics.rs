@@ -43,7 +43,10 @@ impl TopicHandle {
     pub fn is(&self, key: TopicKey<'_>) -> bool {
         match key {
             TopicKey::Name(name) => name == self.name.as_bytes(),
-            TopicKey::Id(id) => self.known.as_ref().is_some_and(|known| known.id == Uuid::from_bytes(id)),
+            TopicKey::Id(id) => self
+                .known
+                .as_ref()
+                .is_some_and(|known| known.id == Uuid::from_bytes(id)),
         }
     }
 }
@@ -78,8 +81,15 @@ pub struct TopicCache {
 impl TopicCache {
     /// Forgets everything if the policy has changed since.
     pub fn follow(&mut self, policy: &Arc<Policy>) {
-        if self.policy.as_ref().is_none_or(|known| !Arc::ptr_eq(known, policy)) {
-            *self = Self { policy: Some(Arc::clone(policy)), ..Self::default() };
+        if self
+            .policy
+            .as_ref()
+            .is_none_or(|known| !Arc::ptr_eq(known, policy))
+        {
+            *self = Self {
+                policy: Some(Arc::clone(policy)),
+                ..Self::default()
+            };
         }
     }
 
@@ -105,13 +115,21 @@ impl TopicCache {
         if self.by_name.len() >= REMEMBERED {
             self.by_name.clear();
         }
-        self.by_name.insert(name.into(), Named { handle: Arc::clone(&handle), asked_at: Instant::now() });
+        self.by_name.insert(
+            name.into(),
+            Named {
+                handle: Arc::clone(&handle),
+                asked_at: Instant::now(),
+            },
+        );
         Resolved::Topic(handle)
     }
 
     fn resolve_id(&mut self, shared: &Shared, id: [u8; 16]) -> Resolved {
         let uuid = Uuid::from_bytes(id);
-        let Some(known) = shared.cluster.topic_by_id(uuid) else { return Resolved::UnknownId(uuid) };
+        let Some(known) = shared.cluster.topic_by_id(uuid) else {
+            return Resolved::UnknownId(uuid);
+        };
         let handle = self.handle(shared, &Arc::clone(&known.name), Some(known));
         if self.by_id.len() >= REMEMBERED {
             self.by_id.clear();
@@ -120,14 +138,26 @@ impl TopicCache {
         Resolved::Topic(handle)
     }
 
-    fn handle(&self, shared: &Shared, name: &str, known: Option<Arc<cluster::Topic>>) -> Arc<TopicHandle> {
+    fn handle(
+        &self,
+        shared: &Shared,
+        name: &str,
+        known: Option<Arc<cluster::Topic>>,
+    ) -> Arc<TopicHandle> {
         let policy = match &self.policy {
             Some(policy) => policy.for_topic(name),
             None => shared.policy.load().for_topic(name),
         };
         // Only topics that exist get labels of their own: anybody can invent names.
-        let metrics = shared.metrics.topic(known.as_ref().map_or(telemetry::OTHER, |known| &known.name));
-        Arc::new(TopicHandle { name: name.into(), policy, metrics, known })
+        let metrics = shared
+            .metrics
+            .topic(known.as_ref().map_or(telemetry::OTHER, |known| &known.name));
+        Arc::new(TopicHandle {
+            name: name.into(),
+            policy,
+            metrics,
+            known,
+        })
     }
 }
 

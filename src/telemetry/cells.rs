@@ -3,6 +3,7 @@
 //! Why not the `prometheus` crate's types here: a topic's series must appear only once used and vanish with the
 //! topic, and a histogram of integers costs a third of its float histogram (`benches/telemetry.rs`).
 
+use crate::inspect::SizesTally;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -103,6 +104,17 @@ impl SizeHistogram {
         self.last.store(bytes, Relaxed);
     }
 
+    /// Counts the sizes of one batch's records at once.
+    pub fn observe_tally(&self, tally: &SizesTally) {
+        if tally.count() > 0 {
+            for (bound, count) in tally.by_bound().filter(|(_, count)| *count > 0) {
+                self.buckets.count_at(bound.unwrap_or(u64::MAX), count);
+            }
+            self.buckets.sum.fetch_add(tally.sum_bytes(), Relaxed);
+            self.last.store(tally.last_bytes(), Relaxed);
+        }
+    }
+
     /// The size counted last; `None` before the first.
     pub fn last(&self) -> Option<u64> {
         match self.last.load(Relaxed) {
@@ -166,9 +178,13 @@ impl Buckets {
         }
     }
 
-    fn add(&self, value: u64) {
+    fn count_at(&self, value: u64, count: u32) {
         let bucket = self.bounds.partition_point(|&bound| bound < value);
-        self.counts[bucket].fetch_add(1, Relaxed);
+        self.counts[bucket].fetch_add(count.into(), Relaxed);
+    }
+
+    fn add(&self, value: u64) {
+        self.count_at(value, 1);
         self.sum.fetch_add(value, Relaxed);
     }
 

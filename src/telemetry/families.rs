@@ -3,17 +3,16 @@
 //! Invariant: what is not counted yet has no series, and a family's name, help and labels stand in one place.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{self, MetricFamily, MetricType};
 
 use super::cells::{Counter, Snapshot, TimeHistogram};
 use super::kafka_names::{API_COUNT, api_name};
-use super::topic::{CodecMetrics, TopicMetrics, Topics};
-use crate::policy::{Codec, Gate};
+use super::topic::{CodecMetrics, OTHER, TopicMetrics, Topics};
+use crate::policy::{Codec, Gate, Limit};
 
 /// How the sizes of a batch were found; the labels of `inspection_total`. The last stands for any other word.
 const PROOFS: [&str; 6] = ["header", "bound", "walk", "decode", "sampled", "other"];
@@ -115,11 +114,31 @@ const PROXY_SECONDS: Spec = (
     "The proxy's own part of a request: from its last byte read until it was judged and handed on.",
     &["api"],
 );
+const CONTROL_PLANE_UP: Spec = (
+    "control_plane_up",
+    "1 while topics and limits can be read from the cluster, 0 while they cannot.",
+    &[],
+);
 const LIMITS_AGE: Spec = (
     "limits_age_seconds",
     "Time since topic and broker limits were last read from the cluster; absent until the first time.",
     &[],
 );
+
+/// What is not counted but known elsewhere, asked at each scrape: so it is never stale.
+pub trait Known: Send + Sync {
+    /// The cluster has the topic, as far as is known. The series of one that it has not end with the next scrape.
+    fn has_topic(&self, topic: &str) -> bool;
+
+    /// The limits in force on a topic, each with its source.
+    fn limits(&self, topic: &str) -> Vec<Limit>;
+
+    /// Topics and limits could be read from the cluster the last time it was tried.
+    fn is_control_plane_up(&self) -> bool;
+
+    /// Time since topics and limits were read; `None` before the first time.
+    fn limits_age(&self) -> Option<Duration>;
+}
 
 /// The cells that are not by topic.
 #[derive(Debug)]
@@ -127,9 +146,6 @@ pub(super) struct ProcessCells {
     pub apis: Vec<ApiCells>,
     inspections: [[Counter; Codec::ALL.len()]; PROOFS.len()],
     pub inspection_seconds: [TimeHistogram; Codec::ALL.len()],
-    started: Instant,
-    /// Milliseconds after `started`, plus one; 0: never.
-    limits_read: AtomicU64,
 }
 
 /// What is counted for one API key.
@@ -145,8 +161,6 @@ impl ProcessCells {
             apis: (0..=API_COUNT).map(|_| ApiCells::default()).collect(),
             inspections: Default::default(),
             inspection_seconds: Default::default(),
-            started: Instant::now(),
-            limits_read: AtomicU64::new(0),
         }
     }
 
@@ -167,32 +181,23 @@ impl ProcessCells {
         };
         &self.inspections[index][codec as usize]
     }
-
-    pub fn limits_read(&self, at: Instant) {
-        let since = at.saturating_duration_since(self.started).as_millis();
-        let since = u64::try_from(since).unwrap_or(u64::MAX - 1);
-        self.limits_read.fetch_max(since + 1, Relaxed);
-    }
-
-    fn limits_age(&self) -> Option<Duration> {
-        let read = self.limits_read.load(Relaxed).checked_sub(1)?;
-        Some(
-            self.started
-                .elapsed()
-                .saturating_sub(Duration::from_millis(read)),
-        )
-    }
 }
 
 /// Reads all cells when the registry asks.
 pub(super) struct Cells {
     pub topics: Arc<Topics>,
     pub process: Arc<ProcessCells>,
+    /// Weak: whoever knows most likely holds the metrics.
+    pub known: Arc<OnceLock<Weak<dyn Known>>>,
     descs: Vec<Desc>,
 }
 
 impl Cells {
-    pub fn new(topics: Arc<Topics>, process: Arc<ProcessCells>) -> prometheus::Result<Self> {
+    pub fn new(
+        topics: Arc<Topics>,
+        process: Arc<ProcessCells>,
+        known: Arc<OnceLock<Weak<dyn Known>>>,
+    ) -> prometheus::Result<Self> {
         let descs = [
             PRODUCE_BATCHES,
             VIOLATIONS,
@@ -212,6 +217,7 @@ impl Cells {
             INSPECTION_SECONDS,
             REQUEST_SECONDS,
             PROXY_SECONDS,
+            CONTROL_PLANE_UP,
             LIMITS_AGE,
         ]
         .into_iter()
@@ -223,6 +229,7 @@ impl Cells {
         Ok(Self {
             topics,
             process,
+            known,
             descs,
         })
     }
@@ -234,9 +241,23 @@ impl Collector for Cells {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut families = topic_counts(&self.topics.exported());
-        families.extend(topic_sizes(&self.topics.exported()));
+        let known = self.known.get().and_then(Weak::upgrade);
+        let mut topics = self.topics.exported();
+        if let Some(known) = &known {
+            topics.retain(|topic| {
+                let exists = topic.label() == OTHER || known.has_topic(topic.label());
+                if !exists {
+                    self.topics.forget(topic.label());
+                }
+                exists
+            });
+        }
+        let mut families = topic_counts(&topics);
+        families.extend(topic_sizes(&topics));
         families.extend(process(&self.process));
+        if let Some(known) = known {
+            families.extend(known_elsewhere(&*known, &topics));
+        }
         families
     }
 }
@@ -245,7 +266,6 @@ fn topic_counts(topics: &[Arc<TopicMetrics>]) -> Vec<MetricFamily> {
     let mut batches = Family::counters(PRODUCE_BATCHES);
     let mut violations = Family::counters(VIOLATIONS);
     let mut near_limit = Family::counters(NEAR_LIMIT);
-    let mut limits = Family::gauges(LIMIT_BYTES);
     let mut broker_refusals = Family::counters(BROKER_REFUSALS);
     let mut loops = Family::counters(REFUSAL_LOOPS);
     for topic in topics {
@@ -263,23 +283,13 @@ fn topic_counts(topics: &[Arc<TopicMetrics>]) -> Vec<MetricFamily> {
         for ((gate, source, action), count) in rare.violations {
             violations.counter(&[name, gate.label(), source.label(), action.label()], count);
         }
-        for (gate, (source, limit_bytes)) in rare.limits {
-            limits.gauge(&[name, gate.label(), source.label()], limit_bytes as f64);
-        }
         for (code, count) in rare.broker_refusals {
             broker_refusals.counter(&[name, code], count);
         }
     }
-    [
-        batches,
-        violations,
-        near_limit,
-        limits,
-        broker_refusals,
-        loops,
-    ]
-    .map(|family| family.0)
-    .into()
+    [batches, violations, near_limit, broker_refusals, loops]
+        .map(|family| family.0)
+        .into()
 }
 
 fn topic_sizes(topics: &[Arc<TopicMetrics>]) -> Vec<MetricFamily> {
@@ -336,13 +346,32 @@ fn process(cells: &ProcessCells) -> Vec<MetricFamily> {
         request.histogram(name, api.request.snapshot());
         proxy.histogram(name, api.proxy.snapshot());
     }
-    let mut limits_age = Family::gauges(LIMITS_AGE);
-    if let Some(age) = cells.limits_age() {
-        limits_age.gauge(&[], age.as_secs_f64());
-    }
-    [inspection, inspection_seconds, request, proxy, limits_age]
+    [inspection, inspection_seconds, request, proxy]
         .map(|family| family.0)
         .into()
+}
+
+fn known_elsewhere(known: &dyn Known, topics: &[Arc<TopicMetrics>]) -> Vec<MetricFamily> {
+    let mut limits = Family::gauges(LIMIT_BYTES);
+    // Many topics share `_other`: a limit of one of them would be a lie about the rest.
+    for topic in topics.iter().filter(|topic| topic.label() != OTHER) {
+        // A ratio is not bytes.
+        for limit in known
+            .limits(topic.label())
+            .iter()
+            .filter(|limit| limit.gate != Gate::Ratio)
+        {
+            let labels = &[topic.label(), limit.gate.label(), limit.source.label()];
+            limits.gauge(labels, limit.value as f64);
+        }
+    }
+    let mut up = Family::gauges(CONTROL_PLANE_UP);
+    up.gauge(&[], f64::from(known.is_control_plane_up()));
+    let mut age = Family::gauges(LIMITS_AGE);
+    if let Some(since) = known.limits_age() {
+        age.gauge(&[], since.as_secs_f64());
+    }
+    [limits, up, age].map(|family| family.0).into()
 }
 
 /// One family while its samples are gathered.

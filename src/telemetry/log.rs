@@ -16,7 +16,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 
 use self::line::Line;
 pub use self::repeats::RefusalLog;
-use crate::config::LogFormat;
+use crate::config::{LogFormat, LogLevel, Telemetry};
 
 /// The environment variable that sets the level.
 pub const LEVEL_VARIABLE: &str = "SIZEGATE_LOG";
@@ -24,86 +24,114 @@ pub const LEVEL_VARIABLE: &str = "SIZEGATE_LOG";
 /// Logs cannot be set up as asked.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The level is none.
+    /// `SIZEGATE_LOG` holds no level.
     #[error(
-        "\"{0}\" is no log level: error, warn, info, debug, trace or off, or `target=level,…` for parts"
+        "{LEVEL_VARIABLE}: \"{0}\" is no log level: error, warn, info, debug, trace or off, or `target=level,…`"
     )]
     Level(String),
     /// Another subscriber is in place.
     #[error("logs are set up already")]
     Twice,
-    /// The subscriber is gone.
-    #[error("logs are no longer there")]
-    Gone,
 }
 
 /// Changes the level while the process runs.
 #[derive(Debug, Clone)]
-pub struct LevelHandle(reload::Handle<Targets, Registry>);
+pub struct LevelHandle {
+    filter: reload::Handle<Targets, Registry>,
+    /// `SIZEGATE_LOG` stands above the configuration.
+    is_fixed: bool,
+}
 
 impl LevelHandle {
-    /// `info`, or `info,sizegate::wire=debug`.
-    ///
-    /// # Errors
-    /// The level is none; the one before stays in force.
-    pub fn set(&self, level: &str) -> Result<(), LogError> {
-        let targets = targets(level)?;
-        self.0.reload(targets).map_err(|_| LogError::Gone)
+    /// The level of a configuration that was read again; without effect where `SIZEGATE_LOG` is set.
+    pub fn set(&self, level: LogLevel) {
+        if !self.is_fixed && self.filter.reload(of_level(filter(level))).is_err() {
+            tracing::error!("the log level cannot be changed any longer");
+        }
     }
 }
 
-/// Sets up logs for the process: lines on standard error, the level from `SIZEGATE_LOG`, else `info`.
+/// Sets up logs for the process: lines on standard error, the level from `SIZEGATE_LOG`, else from the
+/// configuration.
 ///
 /// # Errors
 /// The variable holds no level, or logs were set up before.
-pub fn init(format: LogFormat) -> Result<LevelHandle, LogError> {
-    let level = std::env::var(LEVEL_VARIABLE).unwrap_or_default();
-    let (subscriber, handle) = subscriber(format, &level, std::io::stderr)?;
+pub fn init(telemetry: &Telemetry) -> Result<LevelHandle, LogError> {
+    let fixed = std::env::var(LEVEL_VARIABLE)
+        .ok()
+        .filter(|level| !level.trim().is_empty());
+    let targets = match &fixed {
+        Some(level) => targets(level)?,
+        None => of_level(filter(telemetry.log_level)),
+    };
+    let (subscriber, filter) = subscriber(telemetry.log, targets, std::io::stderr);
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)?;
-    Ok(handle)
+    Ok(LevelHandle {
+        filter,
+        is_fixed: fixed.is_some(),
+    })
 }
 
-/// The subscriber of [`init`], writing elsewhere.
-///
-/// # Errors
-/// `level` is none; empty means `info`.
-pub fn subscriber<W>(
+/// The subscriber of [`init`], wherever it writes.
+fn subscriber<W>(
     format: LogFormat,
-    level: &str,
+    targets: Targets,
     writer: W,
-) -> Result<(impl tracing::Subscriber + Send + Sync, LevelHandle), LogError>
+) -> (
+    impl tracing::Subscriber + Send + Sync,
+    reload::Handle<Targets, Registry>,
+)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let (filter, handle) = reload::Layer::new(targets(level)?);
+    let (filter, handle) = reload::Layer::new(targets);
     let lines = fmt::layer()
         .event_format(Line(format))
         .fmt_fields(Line(format))
         .with_writer(writer);
-    let subscriber = tracing_subscriber::registry().with(filter).with(lines);
-    Ok((subscriber, LevelHandle(handle)))
+    (
+        tracing_subscriber::registry().with(filter).with(lines),
+        handle,
+    )
+}
+
+/// What `SIZEGATE_LOG` may say: a level, or levels of parts.
+fn targets(level: &str) -> Result<Targets, LogError> {
+    let level = level.trim();
+    let unknown = || LogError::Level(level.chars().take(100).collect());
+    if !level.contains(['=', ',']) {
+        return LevelFilter::from_str(level)
+            .map(of_level)
+            .map_err(|_| unknown());
+    }
+    // `Targets` takes a bare word for a part's name at level trace; here it is a mistyped level.
+    let is_level = |part: &str| LevelFilter::from_str(part).is_ok();
+    let is_known = level
+        .split(',')
+        .all(|part| part.contains('=') || is_level(part));
+    let targets = Targets::from_str(level).map_err(|_| unknown())?;
+    if is_known {
+        Ok(targets)
+    } else {
+        Err(unknown())
+    }
 }
 
 /// A bare level is ours; libraries then speak only to warn.
-fn targets(level: &str) -> Result<Targets, LogError> {
-    let level = match level.trim() {
-        "" => "info",
-        level => level,
-    };
-    let unknown = || LogError::Level(level.chars().take(100).collect());
-    if level.contains(['=', ',']) {
-        // `Targets` takes a bare word for a part's name at level trace; here it is a mistyped level.
-        let is_level = |part: &str| LevelFilter::from_str(part).is_ok();
-        let known = level
-            .split(',')
-            .all(|part| part.contains('=') || is_level(part));
-        let targets = Targets::from_str(level).map_err(|_| unknown())?;
-        return if known { Ok(targets) } else { Err(unknown()) };
-    }
-    let level = LevelFilter::from_str(level).map_err(|_| unknown())?;
-    Ok(Targets::new()
+fn of_level(level: LevelFilter) -> Targets {
+    Targets::new()
         .with_default(level.min(LevelFilter::WARN))
-        .with_target("sizegate", level))
+        .with_target("sizegate", level)
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
 }
 
 #[cfg(test)]
@@ -144,7 +172,11 @@ pub(super) mod capture {
     /// What `act` logs.
     pub fn logged(format: LogFormat, level: &str, act: impl FnOnce(&LevelHandle)) -> String {
         let capture = Capture::default();
-        let (subscriber, handle) = subscriber(format, level, capture.clone()).unwrap();
+        let (subscriber, filter) = subscriber(format, targets(level).unwrap(), capture.clone());
+        let handle = LevelHandle {
+            filter,
+            is_fixed: false,
+        };
         tracing::subscriber::with_default(subscriber, || act(&handle));
         capture.text()
     }
@@ -157,21 +189,22 @@ mod tests {
     use tracing::{debug, info, warn};
 
     #[test]
-    fn the_level_can_be_changed_while_running() {
+    fn the_level_can_be_changed_while_running_unless_the_environment_sets_it() {
         let lines = logged(LogFormat::Text, "warn", |level| {
             info!("one");
-            level.set("debug").unwrap();
+            level.set(LogLevel::Debug);
             debug!("two");
-            assert!(level.set("loud").is_err());
-            debug!("three");
-            level.set("off").unwrap();
-            warn!("four");
+            level.set(LogLevel::Error);
+            warn!("three");
+            let fixed = LevelHandle {
+                is_fixed: true,
+                ..level.clone()
+            };
+            fixed.set(LogLevel::Trace);
+            debug!("four");
         });
-        assert!(!lines.contains("one") && !lines.contains("four"), "{lines}");
-        assert!(
-            lines.contains("message=two") && lines.contains("message=three"),
-            "{lines}"
-        );
+        assert!(lines.contains("message=two"), "{lines}");
+        assert_eq!(lines.lines().count(), 1, "{lines}");
     }
 
     #[test]
@@ -205,7 +238,7 @@ mod tests {
             let error = targets(level).unwrap_err().to_string();
             assert!(error.contains("error, warn, info, debug"), "{error}");
         }
-        for level in ["", " info ", "INFO", "off", "sizegate::wire=trace"] {
+        for level in [" info ", "INFO", "off", "sizegate::wire=trace"] {
             assert!(targets(level).is_ok(), "{level}");
         }
     }

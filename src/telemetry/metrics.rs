@@ -3,8 +3,7 @@
 //! Invariants: handles are resolved once and counted in without a lock; the number of series is bounded whatever
 //! clients, topics and brokers are called.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, OnceLock, Weak};
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -13,7 +12,7 @@ use prometheus::{
 
 use super::cells::TimeHistogram;
 use super::clients::{ClientConnection, Clients};
-use super::families::{Cells, ProcessCells};
+use super::families::{Cells, Known, ProcessCells};
 use super::topic::{TopicMetrics, Topics};
 use crate::policy::Codec;
 
@@ -21,7 +20,6 @@ use crate::policy::Codec;
 const NAMESPACE: &str = "sizegate";
 
 /// All metrics of one process, in a registry of their own.
-#[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     topics: Arc<Topics>,
@@ -32,11 +30,19 @@ pub struct Metrics {
     connections: IntGauge,
     connections_total: IntCounter,
     connections_closed: IntCounterVec,
+    reloads: IntCounterVec,
+    last_reload_success: IntGauge,
     /// `memory.budget` of the configuration.
     pub memory_budget_bytes: IntGauge,
     /// Times a session stopped reading because the budget was spent.
     pub memory_waits: IntCounter,
-    control_plane_up: IntGauge,
+    known: Arc<OnceLock<Weak<dyn Known>>>,
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
 }
 
 impl Metrics {
@@ -51,10 +57,9 @@ impl Metrics {
         let registry = Registry::new_custom(Some(NAMESPACE.into()), None)?;
         let topics = Arc::new(Topics::new(topics));
         let cells = Arc::new(ProcessCells::new());
-        registry.register(Box::new(Cells::new(
-            Arc::clone(&topics),
-            Arc::clone(&cells),
-        )?))?;
+        let known = Arc::new(OnceLock::new());
+        let from_cells = Cells::new(Arc::clone(&topics), Arc::clone(&cells), Arc::clone(&known))?;
+        registry.register(Box::new(from_cells))?;
         let counter = |name: &str, help: &str| {
             IntCounter::new(name, help).and_then(|metric| registered(&registry, metric))
         };
@@ -73,7 +78,18 @@ impl Metrics {
         build_info
             .with_label_values(&[env!("CARGO_PKG_VERSION")])
             .set(1);
+        let last_reload_success = gauge(
+            "config_last_reload_success",
+            "1 while the configuration file as it is now is in force, 0 after it was read with a mistake.",
+        )?;
+        last_reload_success.set(1);
         Ok(Self {
+            reloads: counters(
+                "config_reloads_total",
+                "Times the configuration was read again, by result.",
+                "result",
+            )?,
+            last_reload_success,
             topics,
             cells,
             clients: Arc::new(Clients::new(counters(
@@ -105,16 +121,13 @@ impl Metrics {
             )?,
             memory_budget_bytes: gauge(
                 "memory_budget_bytes",
-                "Bytes of requests that may be held at once (memory.budget).",
+                "Bytes that may be held at once (memory.budget).",
             )?,
             memory_waits: counter(
                 "memory_waits_total",
                 "Times a connection had to wait because the memory budget was spent.",
             )?,
-            control_plane_up: gauge(
-                "control_plane_up",
-                "1 while topics and limits can be read from the cluster, 0 while they cannot.",
-            )?,
+            known,
             registry,
         })
     }
@@ -124,6 +137,11 @@ impl Metrics {
     /// Only for topics that the cluster has: a client that invents names would use up the labels.
     pub fn topic(&self, name: &str) -> Arc<TopicMetrics> {
         self.topics.resolve(name)
+    }
+
+    /// The handle of a topic that was produced to and has a label of its own.
+    pub fn known_topic(&self, name: &str) -> Option<Arc<TopicMetrics>> {
+        self.topics.find(name)
     }
 
     /// A topic was deleted: its series end now, and its label is free for another.
@@ -184,14 +202,10 @@ impl Metrics {
         &self.clients
     }
 
-    /// The control plane could, or could not, read from the cluster.
-    pub fn control_plane_up(&self, up: bool) {
-        self.control_plane_up.set(up.into());
-    }
-
-    /// Topic and broker limits were read from the cluster at that moment.
-    pub fn limits_read(&self, at: Instant) {
-        self.cells.limits_read(at);
+    /// Whom to ask at each scrape for limits and for how the control plane fares. The first to be named stays.
+    pub fn ask(&self, known: Weak<dyn Known>) {
+        // A second one would be a mistake in `run`, but no reason to go without metrics.
+        let _ = self.known.set(known);
     }
 
     /// `held_bytes` is what `held` says at each scrape: the budget counts it already. At most once.
@@ -204,10 +218,17 @@ impl Metrics {
     ) -> prometheus::Result<()> {
         let gauge = PullingGauge::new(
             "held_bytes",
-            "Bytes of requests that are held now, counted against the memory budget.",
+            "Bytes of requests and answers that are held now, counted against the memory budget.",
             Box::new(move || held() as f64),
         )?;
         self.registry.register(Box::new(gauge))
+    }
+
+    /// The configuration was read again, and is in force or not.
+    pub fn reloaded(&self, is_in_force: bool) {
+        let result = if is_in_force { "success" } else { "failure" };
+        self.reloads.with_label_values(&[result]).inc();
+        self.last_reload_success.set(is_in_force.into());
     }
 
     /// Everything, in Prometheus' text format. Takes tens of milliseconds with a thousand topics: not for a thread

@@ -48,8 +48,10 @@ pub struct RefusalRecord {
     pub rule: Option<String>,
     /// `reject`, or `observe`: forwarded all the same.
     pub action: Action,
-    /// The Kafka error code of the answer.
+    /// The Kafka error code of the answer; 0 when only observed.
     pub error_code: i16,
+    /// The client keeps sending the same batch; answered so that it stops.
+    pub is_loop: bool,
     /// The client's name for itself.
     pub client_id: String,
     /// The client library, `name/version`.
@@ -58,15 +60,15 @@ pub struct RefusalRecord {
     pub address: String,
     /// Who the client authenticated as, where that is known.
     pub principal: Option<String>,
-    /// Wire bytes of the batch.
-    pub batch_bytes: u64,
+    /// Wire bytes of the batch; `None` where no single batch was read (frame gate), as for the fields below.
+    pub batch_bytes: Option<u64>,
     /// 61 + records after decompression, where that is known exactly.
     pub uncompressed_bytes: Option<u64>,
-    /// Compression; `None` where no single batch was read (frame gate).
+    /// Compression.
     pub codec: Option<Codec>,
     /// Records in the batch, as declared.
     pub records: Option<u32>,
-    /// The guilty record's index, if one record is guilty.
+    /// The guilty record's number in its batch, from 1, if one record is guilty.
     pub record: Option<u32>,
 }
 
@@ -197,11 +199,12 @@ pub(super) fn example() -> RefusalRecord {
         rule: Some("orders".into()),
         action: Action::Reject,
         error_code: 10,
+        is_loop: false,
         client_id: "checkout".into(),
         software: "apache-kafka-java/4.3.0".into(),
         address: "10.0.0.7:51234".into(),
         principal: None,
-        batch_bytes: 71_240,
+        batch_bytes: Some(71_240),
         uncompressed_bytes: Some(90_331),
         codec: Some(Codec::Lz4),
         records: Some(12),

@@ -60,12 +60,24 @@ pub struct CodecMetrics {
     pub uncompressed_bytes: Counter,
 }
 
-/// What moves only when something is wrong or a limit is learned.
+/// What moves only when something is wrong.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Rare {
     pub violations: BTreeMap<(Gate, Source, Action), u64>,
-    pub limits: BTreeMap<Gate, (Source, u64)>,
     pub broker_refusals: BTreeMap<&'static str, u64>,
+}
+
+/// What became of a topic's batches since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct BatchCounts {
+    /// Forwarded within every limit.
+    pub forwarded: u64,
+    /// Refused.
+    pub refused: u64,
+    /// Forwarded although enforcing would have refused them.
+    pub observed: u64,
+    /// Offloaded.
+    pub offloaded: u64,
 }
 
 /// The sizes measured last on one topic; `None`: not measured yet.
@@ -132,23 +144,19 @@ impl TopicMetrics {
         self.rare(|rare| *rare.violations.entry((gate, source, action)).or_default() += 1);
     }
 
-    /// The limit in force for a gate (a ratio is not bytes and has no series). Replaces the one before, whatever its
-    /// source. Takes a lock.
-    pub fn set_limit(&self, gate: Gate, source: Source, limit_bytes: u64) {
-        // Many topics share `_other`: a limit of one of them would be a lie about the rest.
-        if gate != Gate::Ratio && self.label() != OTHER {
-            self.rare(|rare| rare.limits.insert(gate, (source, limit_bytes)));
-        }
-    }
-
-    /// No limit is in force for a gate any longer. Takes a lock.
-    pub fn clear_limit(&self, gate: Gate) {
-        self.rare(|rare| rare.limits.remove(&gate));
-    }
-
     /// The broker refused a batch that we let through. Takes a lock.
     pub fn broker_refusal(&self, code: i16) {
         self.rare(|rare| *rare.broker_refusals.entry(error_name(code)).or_default() += 1);
+    }
+
+    /// What became of the batches.
+    pub fn batch_counts(&self) -> BatchCounts {
+        BatchCounts {
+            forwarded: self.forwarded.get(),
+            refused: self.refused.get(),
+            observed: self.observed.get(),
+            offloaded: self.offloaded.get(),
+        }
     }
 
     /// The sizes measured last.
@@ -209,6 +217,11 @@ impl Topics {
         let topic = Arc::new(TopicMetrics::new(name));
         named.insert(name.into(), Arc::clone(&topic));
         topic
+    }
+
+    /// The topic's handle if it was ever resolved and has a label of its own.
+    pub fn find(&self, name: &str) -> Option<Arc<TopicMetrics>> {
+        self.read().get(name).cloned()
     }
 
     pub fn forget(&self, name: &str) {
@@ -280,28 +293,6 @@ mod tests {
         assert!(Arc::ptr_eq(&topics.resolve(OTHER), &topics.other));
         topics.forget(OTHER);
         assert!(!topics.other.is_forgotten());
-    }
-
-    #[test]
-    fn a_limit_replaces_the_one_before_whatever_its_source() {
-        let topic = TopicMetrics::new("orders");
-        topic.set_limit(Gate::Batch, Source::Broker, 1_048_588);
-        topic.set_limit(Gate::Batch, Source::Topic, 2_000);
-        topic.set_limit(Gate::Ratio, Source::Rule, 100);
-        let limits = topic.rare_now().limits;
-        assert_eq!(
-            limits.into_iter().collect::<Vec<_>>(),
-            [(Gate::Batch, (Source::Topic, 2_000))]
-        );
-        topic.clear_limit(Gate::Batch);
-        assert!(topic.rare_now().limits.is_empty());
-    }
-
-    #[test]
-    fn the_rest_has_no_limit_of_its_own() {
-        let other = TopicMetrics::new(OTHER);
-        other.set_limit(Gate::Batch, Source::Topic, 2_000);
-        assert!(other.rare_now().limits.is_empty());
     }
 
     #[test]

@@ -19,12 +19,23 @@ pub trait AddressBook {
 const NODE_ENDPOINTS_TAG: u32 = 0;
 
 /// Rewrites a whole answer frame. `api_key` is one for which [`is_rewritten_whole`] holds.
-pub fn rewrite(frame: &[u8], api_key: i16, version: i16, book: &dyn AddressBook) -> Result<Vec<u8>, Malformed> {
+pub fn rewrite(
+    frame: &[u8],
+    api_key: i16,
+    version: i16,
+    book: &dyn AddressBook,
+) -> Result<Vec<u8>, Malformed> {
     let r = &mut Reader::new(frame);
     let mut w = Writer::frame(frame.len());
     r.int32("response_length")?;
     w.copy(r, |r| r.int32("correlation_id"))?;
-    let mut copy = Copier { r, w: &mut w, flexible: is_flexible(api_key, version), book, learns: false };
+    let mut copy = Copier {
+        r,
+        w: &mut w,
+        flexible: is_flexible(api_key, version),
+        book,
+        learns: false,
+    };
     copy.tags("response_header_tags")?;
     match api_key {
         api::FIND_COORDINATOR => find_coordinator(&mut copy, version)?,
@@ -40,7 +51,13 @@ pub fn rewrite(frame: &[u8], api_key: i16, version: i16, book: &dyn AddressBook)
 
 /// Answers small enough to be held and rewritten whole.
 pub const fn is_rewritten_whole(api_key: i16) -> bool {
-    matches!(api_key, api::FIND_COORDINATOR | api::DESCRIBE_CLUSTER | api::DESCRIBE_QUORUM | api::SHARE_ACKNOWLEDGE)
+    matches!(
+        api_key,
+        api::FIND_COORDINATOR
+            | api::DESCRIBE_CLUSTER
+            | api::DESCRIBE_QUORUM
+            | api::SHARE_ACKNOWLEDGE
+    )
 }
 
 const fn is_flexible(api_key: i16, version: i16) -> bool {
@@ -65,13 +82,18 @@ pub fn rewrite_metadata_head(
     let mut w = Writer::frame(head.len().min(1024));
     match metadata_brokers(r, &mut w, version, length, book) {
         Ok(()) => {}
-        Err(Malformed { reason: Reason::Truncated, .. }) if (head.len() as u64) < u64::from(length).saturating_add(4) => {
+        Err(Malformed {
+            reason: Reason::Truncated,
+            ..
+        }) if (head.len() as u64) < u64::from(length).saturating_add(4) => {
             return Ok(None);
         }
         Err(malformed) => return Err(malformed),
     }
     let replaced = r.position();
-    let unchanged = u64::from(length).saturating_add(4).saturating_sub(replaced as u64);
+    let unchanged = u64::from(length)
+        .saturating_add(4)
+        .saturating_sub(replaced as u64);
     let new_length = (w.len() as u64).saturating_sub(4).saturating_add(unchanged);
     let mut bytes = w.into_part();
     if let (Some(prefix), Ok(length)) = (bytes.first_chunk_mut::<4>(), u32::try_from(new_length)) {
@@ -88,7 +110,13 @@ fn metadata_brokers(
     book: &dyn AddressBook,
 ) -> Result<(), Malformed> {
     w.copy(r, |r| r.int32("correlation_id"))?;
-    let mut copy = Copier { r, w, flexible: version >= 9, book, learns: true };
+    let mut copy = Copier {
+        r,
+        w,
+        flexible: version >= 9,
+        book,
+        learns: true,
+    };
     copy.tags("response_header_tags")?;
     if version >= 3 {
         copy.int32("throttle_time_ms")?;
@@ -231,13 +259,23 @@ pub fn has_addresses(tail: &[u8], kind: TailKind) -> Result<bool, Malformed> {
 }
 
 /// The tail with its addresses replaced; its length may change.
-pub fn rewrite_tail(tail: &[u8], kind: TailKind, book: &dyn AddressBook) -> Result<Vec<u8>, Malformed> {
+pub fn rewrite_tail(
+    tail: &[u8],
+    kind: TailKind,
+    book: &dyn AddressBook,
+) -> Result<Vec<u8>, Malformed> {
     if kind == TailKind::Fetch {
         return rewrite_endpoint_tags(tail, book);
     }
     let r = &mut Reader::new(tail);
     let mut w = Writer::part();
-    endpoints(&mut Copier { r, w: &mut w, flexible: true, book, learns: false })?;
+    endpoints(&mut Copier {
+        r,
+        w: &mut w,
+        flexible: true,
+        book,
+        learns: false,
+    })?;
     w.raw(r.rest());
     Ok(w.into_part())
 }
@@ -245,12 +283,20 @@ pub fn rewrite_tail(tail: &[u8], kind: TailKind, book: &dyn AddressBook) -> Resu
 /// The tail with its addresses replaced and its length kept: what is shorter is filled up with a tagged field
 /// that nobody reads; where the new addresses are longer, none is given, and the client asks for metadata as it
 /// does after every other error.
-pub fn rewrite_tail_in_place(tail: &[u8], kind: TailKind, book: &dyn AddressBook) -> Result<Vec<u8>, Malformed> {
+pub fn rewrite_tail_in_place(
+    tail: &[u8],
+    kind: TailKind,
+    book: &dyn AddressBook,
+) -> Result<Vec<u8>, Malformed> {
     if !has_addresses(tail, kind)? {
         return Ok(tail.to_vec());
     }
     let rewritten = rewrite_tail(tail, kind, book)?;
-    let rewritten = if rewritten.len() > tail.len() { without_endpoints(tail, kind)? } else { rewritten };
+    let rewritten = if rewritten.len() > tail.len() {
+        without_endpoints(tail, kind)?
+    } else {
+        rewritten
+    };
     let missing = tail.len().saturating_sub(rewritten.len());
     pad_tags(&rewritten, kind, missing)
 }
@@ -261,7 +307,13 @@ fn without_endpoints(tail: &[u8], kind: TailKind) -> Result<Vec<u8>, Malformed> 
     if kind == TailKind::ShareFetch {
         let mut discarded = Writer::part();
         let nobody = &Nobody;
-        endpoints(&mut Copier { r, w: &mut discarded, flexible: true, book: nobody, learns: false })?;
+        endpoints(&mut Copier {
+            r,
+            w: &mut discarded,
+            flexible: true,
+            book: nobody,
+            learns: false,
+        })?;
         w.count(true, 0);
         w.raw(r.rest());
         return Ok(w.into_part());
@@ -307,8 +359,18 @@ fn pad_tags(tail: &[u8], kind: TailKind, missing: usize) -> Result<Vec<u8>, Malf
         let nobody = &Nobody;
         let mut discarded = Writer::part();
         let before = r.rest();
-        endpoints(&mut Copier { r, w: &mut discarded, flexible: true, book: nobody, learns: false })?;
-        w.raw(before.get(..before.len().saturating_sub(r.remaining())).unwrap_or_default());
+        endpoints(&mut Copier {
+            r,
+            w: &mut discarded,
+            flexible: true,
+            book: nobody,
+            learns: false,
+        })?;
+        w.raw(
+            before
+                .get(..before.len().saturating_sub(r.remaining()))
+                .unwrap_or_default(),
+        );
     }
     let tags_at = r.rest();
     let count = r.unsigned_varint("tags")?;
@@ -316,7 +378,10 @@ fn pad_tags(tail: &[u8], kind: TailKind, missing: usize) -> Result<Vec<u8>, Malf
         0 => w.raw(tags_at),
         // Too little for a field: a varint may be written longer than it need be.
         1 => {
-            w.raw(&[(count & 0x7f) as u8 | 0x80, (count.wrapping_shr(7) & 0x7f) as u8]);
+            w.raw(&[
+                (count & 0x7f) as u8 | 0x80,
+                (count.wrapping_shr(7) & 0x7f) as u8,
+            ]);
             w.raw(r.rest());
         }
         _ => {
@@ -376,7 +441,13 @@ pub fn rewrite_endpoint_tags(tags: &[u8], book: &dyn AddressBook) -> Result<Vec<
         if tag == NODE_ENDPOINTS_TAG {
             let mut inner = Writer::part();
             let inner_r = &mut Reader::new(content);
-            endpoints(&mut Copier { r: inner_r, w: &mut inner, flexible: true, book, learns: false })?;
+            endpoints(&mut Copier {
+                r: inner_r,
+                w: &mut inner,
+                flexible: true,
+                book,
+                learns: false,
+            })?;
             inner.raw(inner_r.rest());
             let inner = inner.into_part();
             w.unsigned_varint(u32::try_from(inner.len()).unwrap_or(u32::MAX));
@@ -428,12 +499,16 @@ impl Copier<'_, '_> {
 
     fn string(&mut self, field: &'static str) -> Result<(), Malformed> {
         let flexible = self.flexible;
-        self.w.copy(self.r, |r| r.string(flexible, field)).map(|_| ())
+        self.w
+            .copy(self.r, |r| r.string(flexible, field))
+            .map(|_| ())
     }
 
     fn count(&mut self, field: &'static str) -> Result<usize, Malformed> {
         let flexible = self.flexible;
-        self.w.copy(self.r, |r| r.count(flexible, field)).map(|count| count.unwrap_or(0))
+        self.w
+            .copy(self.r, |r| r.count(flexible, field))
+            .map(|count| count.unwrap_or(0))
     }
 
     fn tags(&mut self, field: &'static str) -> Result<(), Malformed> {

@@ -42,7 +42,10 @@ const HIGHEST_READ: [(i16, i16); 9] = [
 
 /// The highest version of `api_key` this product understands; `None` where it need not understand any.
 pub fn highest_version(api_key: i16) -> Option<i16> {
-    HIGHEST_READ.iter().find(|(key, _)| *key == api_key).map(|(_, version)| *version)
+    HIGHEST_READ
+        .iter()
+        .find(|(key, _)| *key == api_key)
+        .map(|(_, version)| *version)
 }
 
 /// Bytes of a frame up to and including its correlation id.
@@ -89,7 +92,9 @@ impl FrameHead {
 pub fn request_bytes(declared: i32) -> Result<u32, Malformed> {
     match u32::try_from(declared) {
         Err(_) => Err(Malformed::new("request_length", Reason::NegativeLength)),
-        Ok(n) if n < SHORTEST_REQUEST_BYTES => Err(Malformed::new("request_length", Reason::Truncated)),
+        Ok(n) if n < SHORTEST_REQUEST_BYTES => {
+            Err(Malformed::new("request_length", Reason::Truncated))
+        }
         Ok(n) => Ok(n),
     }
 }
@@ -100,7 +105,8 @@ pub fn foreign_protocol(first: [u8; 4]) -> Option<&'static str> {
         // A TLS record: handshake, major version 3 (RFC 8446, section 5.1).
         [0x16, 0x03, 0..=4, _] => Some("tls"),
         _ => match &first {
-            b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" | b"DELE" | b"PATC" | b"CONN" | b"TRAC" | b"PRI " => Some("http"),
+            b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" | b"DELE" | b"PATC" | b"CONN"
+            | b"TRAC" | b"PRI " => Some("http"),
             _ => None,
         },
     }

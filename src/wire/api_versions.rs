@@ -33,12 +33,21 @@ pub fn client_software(frame: &[u8], version: i16) -> Result<Option<ClientSoftwa
     api::client_id(r)?;
     r.skip_tags("request_header_tags")?;
     let name = r.string(true, "client_software_name")?.unwrap_or_default();
-    let version = r.string(true, "client_software_version")?.unwrap_or_default();
-    Ok(Some(ClientSoftware { name: printable(name), version: printable(version) }))
+    let version = r
+        .string(true, "client_software_version")?
+        .unwrap_or_default();
+    Ok(Some(ClientSoftware {
+        name: printable(name),
+        version: printable(version),
+    }))
 }
 
 fn printable(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).chars().take(LONGEST_NAME).map(|c| if c.is_control() { '?' } else { c }).collect()
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .take(LONGEST_NAME)
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
 }
 
 /// The request as it goes to the broker. In a version that this product does not read, the broker's answer could
@@ -68,7 +77,9 @@ pub fn clamp(frame: &mut [u8], version: i16) -> Result<(), Malformed> {
         r.int16("min_version")?;
         let at = r.position();
         let max_version = r.int16("max_version")?;
-        if let Some(highest) = api::highest_version(api_key).filter(|highest| *highest < max_version) {
+        if let Some(highest) =
+            api::highest_version(api_key).filter(|highest| *highest < max_version)
+        {
             sites.push((at, highest));
         }
         if flexible {

@@ -84,7 +84,9 @@ impl Layout {
         self.acks = r.int16("acks")?;
         r.int32("timeout_ms")?;
         self.topics_at = r.position();
-        let topics = r.count(flexible, "topic_data")?.ok_or(Malformed::new("topic_data", Reason::NegativeLength))?;
+        let topics = r
+            .count(flexible, "topic_data")?
+            .ok_or(Malformed::new("topic_data", Reason::NegativeLength))?;
         for _ in 0..topics {
             self.read_topic(r, flexible)?;
         }
@@ -101,33 +103,53 @@ impl Layout {
         read_key(r, self.version)?;
         let key = key_at..r.position();
         let first = self.partitions.len();
-        let count = r.count(flexible, "partition_data")?.ok_or(Malformed::new("partition_data", Reason::NegativeLength))?;
+        let count = r
+            .count(flexible, "partition_data")?
+            .ok_or(Malformed::new("partition_data", Reason::NegativeLength))?;
         for _ in 0..count {
             let entry_at = r.position();
             let index = r.int32("index")?;
-            let records = r.bytes(flexible, "records")?.map(|records| before(r, records.len()));
+            let records = r
+                .bytes(flexible, "records")?
+                .map(|records| before(r, records.len()));
             if flexible {
                 r.skip_tags("partition_tags")?;
             }
-            self.partitions.push(PartitionEntry { index, entry: entry_at..r.position(), records });
+            self.partitions.push(PartitionEntry {
+                index,
+                entry: entry_at..r.position(),
+                records,
+            });
         }
         let tags_at = r.position();
         if flexible {
             r.skip_tags("topic_tags")?;
         }
-        self.topics.push(TopicEntry { key, partitions: first..self.partitions.len(), tags: tags_at..r.position() });
+        self.topics.push(TopicEntry {
+            key,
+            partitions: first..self.partitions.len(),
+            tags: tags_at..r.position(),
+        });
         Ok(())
     }
 
     /// How the request names `topic`.
-    pub fn topic_key<'a>(&self, frame: &'a [u8], topic: &TopicEntry) -> Result<TopicKey<'a>, Malformed> {
-        let encoded = frame.get(topic.key.clone()).ok_or(Malformed::new("topic", Reason::Truncated))?;
+    pub fn topic_key<'a>(
+        &self,
+        frame: &'a [u8],
+        topic: &TopicEntry,
+    ) -> Result<TopicKey<'a>, Malformed> {
+        let encoded = frame
+            .get(topic.key.clone())
+            .ok_or(Malformed::new("topic", Reason::Truncated))?;
         encoded_key(encoded, self.version)
     }
 
     /// The partitions of one topic entry.
     pub fn partitions_of(&self, topic: &TopicEntry) -> &[PartitionEntry] {
-        self.partitions.get(topic.partitions.clone()).unwrap_or_default()
+        self.partitions
+            .get(topic.partitions.clone())
+            .unwrap_or_default()
     }
 
     /// The request with only these partitions, spliced: ranges of the original frame and what is new between
@@ -139,11 +161,15 @@ impl Layout {
         pieces.original(api::PREFIX_BYTES..self.topics_at);
         pieces.made(|w| w.count(flexible, kept.len()));
         for (topic, partitions) in kept {
-            let Some(topic) = self.topics.get(*topic) else { continue };
+            let Some(topic) = self.topics.get(*topic) else {
+                continue;
+            };
             pieces.original(topic.key.clone());
             pieces.made(|w| w.count(flexible, partitions.len()));
             for partition in partitions {
-                let Some(partition) = self.partitions.get(*partition) else { continue };
+                let Some(partition) = self.partitions.get(*partition) else {
+                    continue;
+                };
                 pieces.original(partition.entry.clone());
             }
             pieces.original(topic.tags.clone());
@@ -208,7 +234,8 @@ impl Pieces {
     /// Puts the length prefix in front.
     fn finish(mut self) -> Vec<Piece> {
         let length = u32::try_from(self.bytes).unwrap_or(u32::MAX);
-        self.pieces.insert(0, Piece::Made(length.to_be_bytes().to_vec()));
+        self.pieces
+            .insert(0, Piece::Made(length.to_be_bytes().to_vec()));
         self.pieces
     }
 }

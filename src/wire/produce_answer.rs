@@ -113,7 +113,12 @@ pub fn is_plain(frame: &[u8], version: i16) -> Result<bool, Malformed> {
 impl ProduceAnswer {
     /// An answer with these results and nothing else.
     pub fn new(correlation_id: i32, topics: Vec<TopicResult>) -> Self {
-        Self { correlation_id, topics, throttle_time_ms: 0, tags: vec![0] }
+        Self {
+            correlation_id,
+            topics,
+            throttle_time_ms: 0,
+            tags: vec![0],
+        }
     }
 
     /// Reads a whole frame, length prefix included.
@@ -132,16 +137,31 @@ impl ProduceAnswer {
             for _ in 0..r.count(flexible, "partition_responses")?.unwrap_or(0) {
                 partitions.push(read_partition(r, version, flexible)?);
             }
-            topics.push(TopicResult { key, partitions, tags: read_tags(r, flexible)? });
+            topics.push(TopicResult {
+                key,
+                partitions,
+                tags: read_tags(r, flexible)?,
+            });
         }
-        let throttle_time_ms = if version >= 1 { r.int32("throttle_time_ms")? } else { 0 };
-        Ok(Self { correlation_id, topics, throttle_time_ms, tags: read_tags(r, flexible)? })
+        let throttle_time_ms = if version >= 1 {
+            r.int32("throttle_time_ms")?
+        } else {
+            0
+        };
+        Ok(Self {
+            correlation_id,
+            topics,
+            throttle_time_ms,
+            tags: read_tags(r, flexible)?,
+        })
     }
 
     /// Adds results under their topics' entries, or under new ones.
     pub fn merge(&mut self, refused: Vec<TopicResult>) {
-        let mut refused: HashMap<Vec<u8>, TopicResult> =
-            refused.into_iter().map(|topic| (topic.key.clone(), topic)).collect();
+        let mut refused: HashMap<Vec<u8>, TopicResult> = refused
+            .into_iter()
+            .map(|topic| (topic.key.clone(), topic))
+            .collect();
         for present in &mut self.topics {
             if let Some(topic) = refused.remove(&present.key) {
                 present.partitions.extend(topic.partitions);
@@ -194,7 +214,8 @@ fn pass_key(r: &mut Reader<'_>, version: i16) -> Result<(), Malformed> {
     if version >= FIRST_TOPIC_ID_VERSION {
         r.take(16, "topic_id").map(|_| ())
     } else {
-        r.string(version >= FIRST_FLEXIBLE_VERSION, "topic").map(|_| ())
+        r.string(version >= FIRST_FLEXIBLE_VERSION, "topic")
+            .map(|_| ())
     }
 }
 
@@ -208,7 +229,11 @@ fn passed<'a>(
 }
 
 fn read_tags(r: &mut Reader<'_>, flexible: bool) -> Result<Vec<u8>, Malformed> {
-    if flexible { passed(r, |r| r.skip_tags("tags")) } else { Ok(Vec::new()) }
+    if flexible {
+        passed(r, |r| r.skip_tags("tags"))
+    } else {
+        Ok(Vec::new())
+    }
 }
 
 fn write_tags(w: &mut Writer, tags: &[u8], flexible: bool) {
@@ -223,7 +248,9 @@ fn read_record_errors(r: &mut Reader<'_>, flexible: bool) -> Result<Vec<RecordEr
     let mut errors = Vec::new();
     for _ in 0..r.count(flexible, "record_errors")?.unwrap_or(0) {
         let at = r.int32("batch_index")?;
-        let message = r.string(flexible, "batch_index_error_message")?.map(<[u8]>::to_vec);
+        let message = r
+            .string(flexible, "batch_index_error_message")?
+            .map(<[u8]>::to_vec);
         if flexible {
             r.skip_tags("record_error_tags")?;
         }
@@ -232,14 +259,30 @@ fn read_record_errors(r: &mut Reader<'_>, flexible: bool) -> Result<Vec<RecordEr
     Ok(errors)
 }
 
-fn read_partition(r: &mut Reader<'_>, version: i16, flexible: bool) -> Result<PartitionResult, Malformed> {
+fn read_partition(
+    r: &mut Reader<'_>,
+    version: i16,
+    flexible: bool,
+) -> Result<PartitionResult, Malformed> {
     Ok(PartitionResult {
         index: r.int32("index")?,
         error_code: r.int16("error_code")?,
         base_offset: r.int64("base_offset")?,
-        log_append_time_ms: if version >= 2 { r.int64("log_append_time_ms")? } else { -1 },
-        log_start_offset: if version >= 5 { r.int64("log_start_offset")? } else { -1 },
-        record_errors: if version >= FIRST_MESSAGE_VERSION { read_record_errors(r, flexible)? } else { Vec::new() },
+        log_append_time_ms: if version >= 2 {
+            r.int64("log_append_time_ms")?
+        } else {
+            -1
+        },
+        log_start_offset: if version >= 5 {
+            r.int64("log_start_offset")?
+        } else {
+            -1
+        },
+        record_errors: if version >= FIRST_MESSAGE_VERSION {
+            read_record_errors(r, flexible)?
+        } else {
+            Vec::new()
+        },
         error_message: match version {
             ..FIRST_MESSAGE_VERSION => None,
             _ => r.string(flexible, "error_message")?.map(<[u8]>::to_vec),

@@ -34,7 +34,12 @@ pub struct Field {
 }
 
 const fn field(name: &'static str, kind: Kind) -> Field {
-    Field { name, kind, since: 0, until: i16::MAX }
+    Field {
+        name,
+        kind,
+        since: 0,
+        until: i16::MAX,
+    }
 }
 
 impl Field {
@@ -80,7 +85,10 @@ pub static FETCH_ANSWER: Message = Message {
                         field("log_start_offset", Kind::Fixed(8)).since(5),
                         field(
                             "aborted_transactions",
-                            Kind::Array(&[field("producer_id", Kind::Fixed(8)), field("first_offset", Kind::Fixed(8))]),
+                            Kind::Array(&[
+                                field("producer_id", Kind::Fixed(8)),
+                                field("first_offset", Kind::Fixed(8)),
+                            ]),
                         )
                         .since(4),
                         field("preferred_read_replica", Kind::Fixed(4)).since(11),
@@ -116,7 +124,10 @@ pub static SHARE_FETCH_ANSWER: Message = Message {
                         field("acknowledge_error_message", Kind::Text),
                         field(
                             "current_leader",
-                            Kind::Struct(&[field("leader_id", Kind::Fixed(4)), field("leader_epoch", Kind::Fixed(4))]),
+                            Kind::Struct(&[
+                                field("leader_id", Kind::Fixed(4)),
+                                field("leader_epoch", Kind::Fixed(4)),
+                            ]),
                         ),
                         field("records", Kind::Bytes),
                         field(
@@ -151,7 +162,10 @@ pub static PRODUCE_REQUEST: Message = Message {
                 field("topic_id", Kind::Fixed(16)).since(13),
                 field(
                     "partition_data",
-                    Kind::Array(&[field("index", Kind::Fixed(4)), field("records", Kind::Bytes)]),
+                    Kind::Array(&[
+                        field("index", Kind::Fixed(4)),
+                        field("records", Kind::Bytes),
+                    ]),
                 ),
             ]),
         ),
@@ -225,7 +239,11 @@ impl Walker {
         Self {
             flexible: version >= message.flexible_since,
             version,
-            levels: vec![Level { fields: message.fields, next: 0, more: 0 }],
+            levels: vec![Level {
+                fields: message.fields,
+                next: 0,
+                more: 0,
+            }],
             expect: Expect::Field,
             name: "",
             partial: Vec::new(),
@@ -268,7 +286,11 @@ impl Walker {
         };
         let Some(field) = level.fields.get(level.next) else {
             // The struct's fields are over: its tagged fields follow, then the next struct of the array.
-            self.expect = if self.flexible { Expect::TagCount } else { Expect::Field };
+            self.expect = if self.flexible {
+                Expect::TagCount
+            } else {
+                Expect::Field
+            };
             if !self.flexible {
                 self.leave_struct();
             }
@@ -285,7 +307,11 @@ impl Walker {
             Kind::Bytes => Expect::BytesLength,
             Kind::Array(fields) => Expect::Count(fields),
             Kind::Struct(fields) => {
-                self.levels.push(Level { fields, next: 0, more: 0 });
+                self.levels.push(Level {
+                    fields,
+                    next: 0,
+                    more: 0,
+                });
                 Expect::Field
             }
             Kind::Tail => Expect::Tail,
@@ -325,7 +351,9 @@ impl Walker {
                             visitor.text(self.name, Some(&[]));
                             self.settle(Expect::Field);
                         }
-                        Some(n) if n > LONGEST_TEXT => return Err(Malformed::new(self.name, Reason::TooLong)),
+                        Some(n) if n > LONGEST_TEXT => {
+                            return Err(Malformed::new(self.name, Reason::TooLong));
+                        }
                         Some(n) => self.settle(Expect::Text(n)),
                     }
                 }
@@ -351,8 +379,14 @@ impl Walker {
                     self.expect = Expect::Field;
                     match count {
                         None | Some(0) => {}
-                        Some(n) if n > self.left => return Err(Malformed::new(self.name, Reason::ImpossibleCount)),
-                        Some(n) => self.levels.push(Level { fields, next: 0, more: n.saturating_sub(1) }),
+                        Some(n) if n > self.left => {
+                            return Err(Malformed::new(self.name, Reason::ImpossibleCount));
+                        }
+                        Some(n) => self.levels.push(Level {
+                            fields,
+                            next: 0,
+                            more: n.saturating_sub(1),
+                        }),
                     }
                 }
             }
@@ -372,7 +406,12 @@ impl Walker {
                 }
             }
             Expect::TagContent(count, n) => {
-                self.skip(rest, n, |n| Expect::TagContent(count, n), Expect::Tag(count))?;
+                self.skip(
+                    rest,
+                    n,
+                    |n| Expect::TagContent(count, n),
+                    Expect::Tag(count),
+                )?;
             }
         }
         Ok(())
@@ -386,7 +425,9 @@ impl Walker {
     /// Moves bytes to `partial` until it holds `n`.
     fn gather(&mut self, rest: &mut &[u8], n: usize) -> Result<bool, Malformed> {
         let wanted = n.saturating_sub(self.partial.len()).min(rest.len());
-        let (taken, after) = rest.split_at_checked(wanted).ok_or(Malformed::new(self.name, Reason::Truncated))?;
+        let (taken, after) = rest
+            .split_at_checked(wanted)
+            .ok_or(Malformed::new(self.name, Reason::Truncated))?;
         self.partial.extend_from_slice(taken);
         *rest = after;
         self.spend(wanted as u64)?;
@@ -409,7 +450,10 @@ impl Walker {
     }
 
     fn spend(&mut self, bytes: u64) -> Result<(), Malformed> {
-        self.left = self.left.checked_sub(bytes).ok_or(Malformed::new(self.name, Reason::Truncated))?;
+        self.left = self
+            .left
+            .checked_sub(bytes)
+            .ok_or(Malformed::new(self.name, Reason::Truncated))?;
         Ok(())
     }
 
@@ -422,7 +466,9 @@ impl Walker {
             }
             self.gather(rest, so_far.saturating_add(1))?;
             if self.partial.last().is_some_and(|byte| byte & 0x80 == 0) {
-                return super::Reader::new(&self.partial).unsigned_varint(self.name).map(Some);
+                return super::Reader::new(&self.partial)
+                    .unsigned_varint(self.name)
+                    .map(Some);
             }
         }
         Ok(None)
@@ -438,7 +484,9 @@ impl Walker {
         }
         match super::Reader::new(&self.partial).int32(self.name)? {
             -1 => Ok(Some(None)),
-            n => u64::try_from(n).map(|n| Some(Some(n))).map_err(|_| Malformed::new(self.name, Reason::NegativeLength)),
+            n => u64::try_from(n)
+                .map(|n| Some(Some(n)))
+                .map_err(|_| Malformed::new(self.name, Reason::NegativeLength)),
         }
     }
 
@@ -452,7 +500,9 @@ impl Walker {
         }
         match super::Reader::new(&self.partial).int16(self.name)? {
             -1 => Ok(Some(None)),
-            n => usize::try_from(n).map(|n| Some(Some(n))).map_err(|_| Malformed::new(self.name, Reason::NegativeLength)),
+            n => usize::try_from(n)
+                .map(|n| Some(Some(n)))
+                .map_err(|_| Malformed::new(self.name, Reason::NegativeLength)),
         }
     }
 

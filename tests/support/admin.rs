@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest};
+use kafka_protocol::messages::create_topics_request::{
+    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
+};
 use kafka_protocol::messages::delete_topics_request::{DeleteTopicState, DeleteTopicsRequest};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
 use kafka_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest,
 };
-use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
+use kafka_protocol::messages::list_offsets_request::{
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
+};
 use kafka_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
 use kafka_protocol::messages::metadata_response::MetadataResponse;
 use kafka_protocol::messages::{BrokerId, InitProducerIdRequest, TopicName};
@@ -24,27 +28,49 @@ const BROKER: i8 = 4;
 
 /// Cluster metadata with these topics only.
 pub fn metadata(connection: &mut Connection, topics: &[&str]) -> MetadataResponse {
-    let topics = topics.iter().map(|name| MetadataRequestTopic::default().with_name(Some(TopicName(text(name)))));
-    connection.ask(&MetadataRequest::default().with_topics(Some(topics.collect())), 12)
+    let topics = topics
+        .iter()
+        .map(|name| MetadataRequestTopic::default().with_name(Some(TopicName(text(name)))));
+    connection.ask(
+        &MetadataRequest::default().with_topics(Some(topics.collect())),
+        12,
+    )
 }
 
 /// Creates a topic and waits until the leader of every partition takes requests for it: right after CreateTopics
 /// a leader may still answer 6 although Metadata names it.
-pub fn create_topic(address: &str, name: &str, partitions: i32, replicas: i16, configs: &[(&str, &str)]) -> Topic {
+pub fn create_topic(
+    address: &str,
+    name: &str,
+    partitions: i32,
+    replicas: i16,
+    configs: &[(&str, &str)],
+) -> Topic {
     let mut connection = Connection::open(address);
     let configs = configs.iter().map(|(key, value)| {
-        CreatableTopicConfig::default().with_name(text(key)).with_value(Some(text(value)))
+        CreatableTopicConfig::default()
+            .with_name(text(key))
+            .with_value(Some(text(value)))
     });
     let topic = CreatableTopic::default()
         .with_name(TopicName(text(name)))
         .with_num_partitions(partitions)
         .with_replication_factor(replicas)
         .with_configs(configs.collect());
-    let request = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(30_000);
+    let request = CreateTopicsRequest::default()
+        .with_topics(vec![topic])
+        .with_timeout_ms(30_000);
     let answer = connection.ask(&request, 7);
     let created = &answer.topics[0];
-    assert_eq!(created.error_code, 0, "CreateTopics {name}: {:?}", created.error_message);
-    let topic = Topic { name: name.to_string(), id: created.topic_id };
+    assert_eq!(
+        created.error_code, 0,
+        "CreateTopics {name}: {:?}",
+        created.error_message
+    );
+    let topic = Topic {
+        name: name.to_string(),
+        id: created.topic_id,
+    };
     for partition in 0..partitions {
         latest_offset(address, name, partition);
     }
@@ -53,39 +79,65 @@ pub fn create_topic(address: &str, name: &str, partitions: i32, replicas: i16, c
 
 /// The address of a partition's leader, as `address` (a bootstrap list) tells it.
 pub fn leader(address: &str, topic: &str, partition: i32) -> String {
-    eventually(PATIENCE, &format!("a leader of {topic}-{partition}"), || {
-        let mut connection = open_any(address)?;
-        let metadata = metadata(&mut connection, &[topic]);
-        let parts = &metadata.topics.first()?.partitions;
-        let part = parts.iter().find(|part| part.partition_index == partition && part.error_code == 0)?;
-        let broker = metadata.brokers.iter().find(|broker| broker.node_id == part.leader_id)?;
-        Some(format!("{}:{}", broker.host, broker.port))
-    })
+    eventually(
+        PATIENCE,
+        &format!("a leader of {topic}-{partition}"),
+        || {
+            let mut connection = open_any(address)?;
+            let metadata = metadata(&mut connection, &[topic]);
+            let parts = &metadata.topics.first()?.partitions;
+            let part = parts
+                .iter()
+                .find(|part| part.partition_index == partition && part.error_code == 0)?;
+            let broker = metadata
+                .brokers
+                .iter()
+                .find(|broker| broker.node_id == part.leader_id)?;
+            Some(format!("{}:{}", broker.host, broker.port))
+        },
+    )
 }
 
 /// The first address of a bootstrap list that takes a connection.
 fn open_any(bootstrap: &str) -> Option<Connection> {
-    bootstrap.split(',').find_map(|address| Connection::try_open(address).ok())
+    bootstrap
+        .split(',')
+        .find_map(|address| Connection::try_open(address).ok())
 }
 
 /// The offset the next record of a partition will get.
 pub fn latest_offset(address: &str, topic: &str, partition: i32) -> i64 {
-    eventually(PATIENCE, &format!("the latest offset of {topic}-{partition}"), || {
-        let leader = leader(address, topic, partition);
-        let part = ListOffsetsPartition::default().with_partition_index(partition).with_timestamp(-1);
-        let entry = ListOffsetsTopic::default().with_name(TopicName(text(topic))).with_partitions(vec![part]);
-        let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(vec![entry]);
-        // Metadata may name a leader that was killed a moment ago.
-        let answer = Connection::try_open(leader.as_str()).ok()?.ask(&request, 7);
-        let part = &answer.topics[0].partitions[0];
-        (part.error_code == 0).then_some(part.offset)
-    })
+    eventually(
+        PATIENCE,
+        &format!("the latest offset of {topic}-{partition}"),
+        || {
+            let leader = leader(address, topic, partition);
+            let part = ListOffsetsPartition::default()
+                .with_partition_index(partition)
+                .with_timestamp(-1);
+            let entry = ListOffsetsTopic::default()
+                .with_name(TopicName(text(topic)))
+                .with_partitions(vec![part]);
+            let request = ListOffsetsRequest::default()
+                .with_replica_id(BrokerId(-1))
+                .with_topics(vec![entry]);
+            // Metadata may name a leader that was killed a moment ago.
+            let answer = Connection::try_open(leader.as_str()).ok()?.ask(&request, 7);
+            let part = &answer.topics[0].partitions[0];
+            (part.error_code == 0).then_some(part.offset)
+        },
+    )
 }
 
 /// The batches stored in a partition from its start, as Fetch delivers them.
 pub fn fetch_stored(address: &str, topic: &str, partition: i32, max_bytes: i32) -> Bytes {
-    let part = FetchPartition::default().with_partition(partition).with_fetch_offset(0).with_partition_max_bytes(max_bytes);
-    let entry = FetchTopic::default().with_topic(TopicName(text(topic))).with_partitions(vec![part]);
+    let part = FetchPartition::default()
+        .with_partition(partition)
+        .with_fetch_offset(0)
+        .with_partition_max_bytes(max_bytes);
+    let entry = FetchTopic::default()
+        .with_topic(TopicName(text(topic)))
+        .with_partitions(vec![part]);
     let request = FetchRequest::default()
         .with_replica_id(BrokerId(-1))
         .with_max_wait_ms(500)
@@ -122,21 +174,33 @@ fn alter_config(address: &str, kind: i8, name: &str, changes: &[(&str, Option<&s
     let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
     let answer = Connection::open(address).ask(&request, 1);
     let result = &answer.responses[0];
-    assert_eq!(result.error_code, 0, "IncrementalAlterConfigs {name}: {:?}", result.error_message);
+    assert_eq!(
+        result.error_code, 0,
+        "IncrementalAlterConfigs {name}: {:?}",
+        result.error_message
+    );
 }
 
 /// Deletes a topic.
 pub fn delete_topic(address: &str, topic: &str) {
     let state = DeleteTopicState::default().with_name(Some(TopicName(text(topic))));
-    let request = DeleteTopicsRequest::default().with_topics(vec![state]).with_timeout_ms(30_000);
+    let request = DeleteTopicsRequest::default()
+        .with_topics(vec![state])
+        .with_timeout_ms(30_000);
     let answer = Connection::open(address).ask(&request, 6);
-    assert_eq!(answer.responses[0].error_code, 0, "DeleteTopics {topic}: {:?}", answer.responses[0].error_message);
+    assert_eq!(
+        answer.responses[0].error_code, 0,
+        "DeleteTopics {topic}: {:?}",
+        answer.responses[0].error_message
+    );
 }
 
 /// A producer id and epoch for an idempotent producer without transactions.
 pub fn init_producer_id(address: &str) -> (i64, i16) {
     eventually(PATIENCE, "a producer id", || {
-        let request = InitProducerIdRequest::default().with_transactional_id(None).with_transaction_timeout_ms(60_000);
+        let request = InitProducerIdRequest::default()
+            .with_transactional_id(None)
+            .with_transaction_timeout_ms(60_000);
         let answer = Connection::open(address).ask(&request, 4);
         (answer.error_code == 0).then_some((answer.producer_id.0, answer.producer_epoch))
     })

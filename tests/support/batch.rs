@@ -24,7 +24,10 @@ pub struct Record {
 impl Record {
     /// A record with a null key.
     pub fn value(value: impl Into<Vec<u8>>) -> Self {
-        Self { value: Some(value.into()), ..Self::default() }
+        Self {
+            value: Some(value.into()),
+            ..Self::default()
+        }
     }
 
     /// A record of so many 'A's, null key.
@@ -126,7 +129,9 @@ pub fn batch(records: impl IntoIterator<Item = Record>) -> Batch {
 pub fn batch_of_bytes(wire_bytes: usize) -> Batch {
     for first in [vec![], vec![Record::of_a(1)]] {
         for overhead in HEADER_BYTES + 7..HEADER_BYTES + 32 {
-            let Some(value_bytes) = wire_bytes.checked_sub(overhead) else { continue };
+            let Some(value_bytes) = wire_bytes.checked_sub(overhead) else {
+                continue;
+            };
             let mut records = first.clone();
             records.push(Record::of_a(value_bytes));
             let batch = batch(records);
@@ -223,8 +228,16 @@ impl Batch {
             Some(payload) => payload.clone(),
             None => compress(self.codec, &self.encoded_records()),
         };
-        let last_delta = self.records.iter().map(|record| record.timestamp_delta).max().unwrap_or(0);
-        let codec_bits = Codec::ALL.iter().position(|codec| *codec == self.codec).unwrap() as i16;
+        let last_delta = self
+            .records
+            .iter()
+            .map(|record| record.timestamp_delta)
+            .max()
+            .unwrap_or(0);
+        let codec_bits = Codec::ALL
+            .iter()
+            .position(|codec| *codec == self.codec)
+            .unwrap() as i16;
 
         let mut covered = Vec::with_capacity(HEADER_BYTES + payload.len());
         covered.extend((self.attributes | codec_bits).to_be_bytes());
@@ -241,7 +254,11 @@ impl Batch {
         let mut out = Vec::with_capacity(covered.len() + 21 + self.trailing.len());
         out.extend(self.base_offset.to_be_bytes());
         // Behind the length: leader epoch 4, magic 1, CRC 4.
-        out.extend(self.length.unwrap_or(covered.len() as i32 + 9).to_be_bytes());
+        out.extend(
+            self.length
+                .unwrap_or(covered.len() as i32 + 9)
+                .to_be_bytes(),
+        );
         out.extend((-1_i32).to_be_bytes());
         out.extend(self.magic.to_be_bytes());
         out.extend(crc.to_be_bytes());
@@ -251,7 +268,11 @@ impl Batch {
     }
 
     fn encoded_records(&self) -> Vec<u8> {
-        self.records.iter().enumerate().flat_map(|(i, record)| record.encode(i as i32)).collect()
+        self.records
+            .iter()
+            .enumerate()
+            .flat_map(|(i, record)| record.encode(i as i32))
+            .collect()
     }
 }
 
@@ -260,7 +281,8 @@ pub fn compress(codec: Codec, plain: &[u8]) -> Vec<u8> {
     match codec {
         Codec::None => plain.to_vec(),
         Codec::Gzip => {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            let mut encoder =
+                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
             encoder.write_all(plain).unwrap();
             encoder.finish().unwrap()
         }

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
 
 /// Files in one folder.
@@ -19,7 +20,8 @@ impl Certs {
         fs::create_dir_all(dir).unwrap();
         let ca_key = KeyPair::generate().unwrap();
         let mut ca = CertificateParams::default();
-        ca.distinguished_name.push(DnType::CommonName, "sizegate test authority");
+        ca.distinguished_name
+            .push(DnType::CommonName, "sizegate test authority");
         ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
@@ -29,19 +31,36 @@ impl Certs {
         let leaf = |name: &str, names: &[&str], uses: &[ExtendedKeyUsagePurpose]| {
             let key = KeyPair::generate().unwrap();
             let mut params =
-                CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
+                CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>())
+                    .unwrap();
             params.distinguished_name.push(DnType::CommonName, name);
             params.extended_key_usages = uses.to_vec();
             let pem = params.signed_by(&key, &issuer).unwrap().pem();
             fs::write(dir.join(format!("{name}.crt")), &pem).unwrap();
             fs::write(dir.join(format!("{name}.key")), key.serialize_pem()).unwrap();
             // Kafka's PEM key store: key and chain in one file.
-            fs::write(dir.join(format!("{name}.pem")), format!("{}{pem}{ca_pem}", key.serialize_pem())).unwrap();
+            fs::write(
+                dir.join(format!("{name}.pem")),
+                format!("{}{pem}{ca_pem}", key.serialize_pem()),
+            )
+            .unwrap();
         };
         use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
-        leaf("server", &["localhost", "127.0.0.1", "::1", "*.kafka.test", "kafka.test"], &[ServerAuth, ClientAuth]);
+        leaf(
+            "server",
+            &[
+                "localhost",
+                "127.0.0.1",
+                "::1",
+                "*.kafka.test",
+                "kafka.test",
+            ],
+            &[ServerAuth, ClientAuth],
+        );
         leaf("client", &["client.test"], &[ClientAuth]);
-        Self { dir: dir.to_path_buf() }
+        Self {
+            dir: dir.to_path_buf(),
+        }
     }
 
     /// The authority's certificate.

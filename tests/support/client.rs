@@ -8,11 +8,13 @@ use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use kafka_protocol::messages::produce_request::{PartitionProduceData, ProduceRequest, TopicProduceData};
+use kafka_protocol::messages::produce_request::{
+    PartitionProduceData, ProduceRequest, TopicProduceData,
+};
 use kafka_protocol::messages::produce_response::ProduceResponse;
 use kafka_protocol::messages::{
-    ApiVersionsRequest, ApiVersionsResponse, RequestHeader, ResponseHeader, SaslAuthenticateRequest, SaslHandshakeRequest,
-    TopicName, TransactionalId,
+    ApiVersionsRequest, ApiVersionsResponse, RequestHeader, ResponseHeader,
+    SaslAuthenticateRequest, SaslHandshakeRequest, TopicName, TransactionalId,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use uuid::Uuid;
@@ -48,7 +50,11 @@ impl Part {
 
     /// Any partition.
     pub fn at(topic: &Topic, partition: i32, records: Bytes) -> Self {
-        Self { topic: topic.clone(), partition, records: Some(records) }
+        Self {
+            topic: topic.clone(),
+            partition,
+            records: Some(records),
+        }
     }
 }
 
@@ -98,10 +104,17 @@ impl Connection {
 
     /// Connects, or says why not.
     pub fn try_open(address: impl ToSocketAddrs) -> io::Result<Self> {
-        let address = address.to_socket_addrs()?.next().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let address = address
+            .to_socket_addrs()?
+            .next()
+            .ok_or(io::ErrorKind::AddrNotAvailable)?;
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, next_correlation: 1, client_id: Some("raw".into()) })
+        Ok(Self {
+            stream,
+            next_correlation: 1,
+            client_id: Some("raw".into()),
+        })
     }
 
     /// The socket.
@@ -135,10 +148,15 @@ impl Connection {
     }
 
     /// The next answer, or how the connection ended.
-    pub fn try_receive<R: Decodable + HeaderVersion>(&mut self, version: i16) -> Result<(i32, R), ErrorKind> {
+    pub fn try_receive<R: Decodable + HeaderVersion>(
+        &mut self,
+        version: i16,
+    ) -> Result<(i32, R), ErrorKind> {
         let mut body = Bytes::from(self.read_frame()?);
-        let header = ResponseHeader::decode(&mut body, R::header_version(version)).expect("a response header");
-        let response = R::decode(&mut body, version).unwrap_or_else(|error| panic!("undecodable answer: {error}"));
+        let header = ResponseHeader::decode(&mut body, R::header_version(version))
+            .expect("a response header");
+        let response = R::decode(&mut body, version)
+            .unwrap_or_else(|error| panic!("undecodable answer: {error}"));
         assert!(body.is_empty(), "{} bytes behind the answer", body.len());
         Ok((header.correlation_id, response))
     }
@@ -146,7 +164,10 @@ impl Connection {
     /// Sends bytes as they are; that the peer closed meanwhile is no error here, reading will tell.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
         if let Err(error) = self.stream.write_all(bytes) {
-            let closed = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+            let closed = matches!(
+                error.kind(),
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+            );
             assert!(closed, "send: {error}");
         }
     }
@@ -160,17 +181,23 @@ impl Connection {
     pub fn read_frame_within(&mut self, limit: Duration) -> Result<Vec<u8>, ErrorKind> {
         let mut prefix = [0; 4];
         self.read_exact(&mut prefix, limit)?;
-        let mut body = vec![0; usize::try_from(i32::from_be_bytes(prefix)).expect("a length that is not negative")];
+        let mut body = vec![
+            0;
+            usize::try_from(i32::from_be_bytes(prefix))
+                .expect("a length that is not negative")
+        ];
         self.read_exact(&mut body, PATIENCE)?;
         Ok(body)
     }
 
     fn read_exact(&mut self, buffer: &mut [u8], limit: Duration) -> Result<(), ErrorKind> {
         self.stream.set_read_timeout(Some(limit)).unwrap();
-        self.stream.read_exact(buffer).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ErrorKind::Silent,
-            _ => ErrorKind::Closed,
-        })
+        self.stream
+            .read_exact(buffer)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ErrorKind::Silent,
+                _ => ErrorKind::Closed,
+            })
     }
 
     /// Says that nothing more will be sent; answers can still be read.
@@ -185,7 +212,11 @@ impl Connection {
         match self.read_exact(&mut byte, limit) {
             Err(ErrorKind::Closed) => true,
             Err(ErrorKind::Silent) => false,
-            Ok(()) => panic!("a byte ({}) after {:?} where a close was expected", byte[0], start.elapsed()),
+            Ok(()) => panic!(
+                "a byte ({}) after {:?} where a close was expected",
+                byte[0],
+                start.elapsed()
+            ),
         }
     }
 
@@ -193,7 +224,9 @@ impl Connection {
     pub fn produce(&mut self, version: i16, acks: i16, parts: &[Part]) -> Vec<Answer> {
         assert_ne!(acks, 0, "acks=0 has no answer: send_produce");
         let correlation = self.send_produce(version, acks, parts);
-        let (answered, answers) = self.receive_produce(version).unwrap_or_else(|end| panic!("no answer: {end:?}"));
+        let (answered, answers) = self
+            .receive_produce(version)
+            .unwrap_or_else(|end| panic!("no answer: {end:?}"));
         assert_eq!(answered, correlation, "the answer to another request");
         answers
     }
@@ -219,24 +252,45 @@ impl Connection {
 
     /// Authenticates with SASL PLAIN.
     pub fn sasl_plain(&mut self, user: &str, password: &str) {
-        let hands = self.ask(&SaslHandshakeRequest::default().with_mechanism(text("PLAIN")), 1);
+        let hands = self.ask(
+            &SaslHandshakeRequest::default().with_mechanism(text("PLAIN")),
+            1,
+        );
         assert_eq!(hands.error_code, 0, "SaslHandshake");
         let bytes = Bytes::from(format!("\0{user}\0{password}"));
-        let answer = self.ask(&SaslAuthenticateRequest::default().with_auth_bytes(bytes), 2);
-        assert_eq!(answer.error_code, 0, "SaslAuthenticate: {:?}", answer.error_message);
+        let answer = self.ask(
+            &SaslAuthenticateRequest::default().with_auth_bytes(bytes),
+            2,
+        );
+        assert_eq!(
+            answer.error_code, 0,
+            "SaslAuthenticate: {:?}",
+            answer.error_message
+        );
     }
 }
 
 /// A Produce request; parts of one topic in a row share an entry.
-pub fn produce_request(transactional_id: Option<&str>, acks: i16, parts: &[Part]) -> ProduceRequest {
+pub fn produce_request(
+    transactional_id: Option<&str>,
+    acks: i16,
+    parts: &[Part],
+) -> ProduceRequest {
     let mut topics: Vec<TopicProduceData> = Vec::new();
     for part in parts {
-        if topics.last().is_none_or(|last| last.name.as_str() != part.topic.name) {
+        if topics
+            .last()
+            .is_none_or(|last| last.name.as_str() != part.topic.name)
+        {
             topics.push(
-                TopicProduceData::default().with_name(TopicName(text(&part.topic.name))).with_topic_id(part.topic.id),
+                TopicProduceData::default()
+                    .with_name(TopicName(text(&part.topic.name)))
+                    .with_topic_id(part.topic.id),
             );
         }
-        let data = PartitionProduceData::default().with_index(part.partition).with_records(part.records.clone());
+        let data = PartitionProduceData::default()
+            .with_index(part.partition)
+            .with_records(part.records.clone());
         topics.last_mut().unwrap().partition_data.push(data);
     }
     ProduceRequest::default()
@@ -247,16 +301,25 @@ pub fn produce_request(transactional_id: Option<&str>, acks: i16, parts: &[Part]
 }
 
 /// A whole frame: length prefix, header, body.
-pub fn frame<R: Request>(request: &R, version: i16, correlation: i32, client_id: Option<&str>) -> Vec<u8> {
+pub fn frame<R: Request>(
+    request: &R,
+    version: i16,
+    correlation: i32,
+    client_id: Option<&str>,
+) -> Vec<u8> {
     let header = RequestHeader::default()
         .with_request_api_key(R::KEY)
         .with_request_api_version(version)
         .with_correlation_id(correlation)
         .with_client_id(client_id.map(text));
     let mut buffer = BytesMut::new();
-    header.encode(&mut buffer, R::header_version(version)).expect("an encodable header");
+    header
+        .encode(&mut buffer, R::header_version(version))
+        .expect("an encodable header");
     // Produce leaves the name out at v13 and the id out below: both may be set.
-    request.encode(&mut buffer, version).unwrap_or_else(|error| panic!("not encodable at v{version}: {error}"));
+    request
+        .encode(&mut buffer, version)
+        .unwrap_or_else(|error| panic!("not encodable at v{version}: {error}"));
     let mut out = (buffer.len() as i32).to_be_bytes().to_vec();
     out.extend_from_slice(&buffer);
     out
@@ -266,7 +329,11 @@ pub fn frame<R: Request>(request: &R, version: i16, correlation: i32, client_id:
 pub fn answers(response: &ProduceResponse, version: i16) -> Vec<Answer> {
     let mut found = Vec::new();
     for topic in &response.responses {
-        let name = if version >= 13 { topic.topic_id.to_string() } else { topic.name.to_string() };
+        let name = if version >= 13 {
+            topic.topic_id.to_string()
+        } else {
+            topic.name.to_string()
+        };
         for part in &topic.partition_responses {
             found.push(Answer {
                 topic: name.clone(),
@@ -276,7 +343,15 @@ pub fn answers(response: &ProduceResponse, version: i16) -> Vec<Answer> {
                 record_errors: part
                     .record_errors
                     .iter()
-                    .map(|error| (error.batch_index, error.batch_index_error_message.as_ref().map(ToString::to_string)))
+                    .map(|error| {
+                        (
+                            error.batch_index,
+                            error
+                                .batch_index_error_message
+                                .as_ref()
+                                .map(ToString::to_string),
+                        )
+                    })
                     .collect(),
                 base_offset: part.base_offset,
                 log_append_time_ms: part.log_append_time_ms,

@@ -10,7 +10,12 @@ pub fn get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
 }
 
 /// Status and body of a request with `body`, sent as JSON.
-pub fn request(address: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
+pub fn request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     let head = format!(
@@ -22,8 +27,17 @@ pub fn request(address: SocketAddr, method: &str, path: &str, body: &str) -> std
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer).into_owned();
-    let cut = || std::io::Error::new(std::io::ErrorKind::UnexpectedEof, format!("not HTTP: {answer:?}"));
+    let cut = || {
+        std::io::Error::new(
+            std::io::ErrorKind::UnexpectedEof,
+            format!("not HTTP: {answer:?}"),
+        )
+    };
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(cut)?;
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(cut)?;
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .ok_or_else(cut)?;
     Ok((status, body.to_string()))
 }

@@ -40,14 +40,22 @@ pub struct KafkaOptions {
 
 impl Default for KafkaOptions {
     fn default() -> Self {
-        Self { nodes: 1, sasl: false, tls: false, properties: Vec::new() }
+        Self {
+            nodes: 1,
+            sasl: false,
+            tls: false,
+            properties: Vec::new(),
+        }
     }
 }
 
 impl KafkaOptions {
     /// So many nodes.
     pub fn nodes(nodes: i32) -> Self {
-        Self { nodes, ..Self::default() }
+        Self {
+            nodes,
+            ..Self::default()
+        }
     }
 
     /// With one more line of server.properties.
@@ -86,7 +94,10 @@ impl Kafka {
         let first = ports::free_ports(PORTS_A_NODE * count as u16);
         let ids: Vec<i32> = (1..=count).collect();
         let port = |id: i32| first + PORTS_A_NODE * (id - 1) as u16;
-        let voters: Vec<String> = ids.iter().map(|id| format!("{id}@127.0.0.1:{}", port(*id) + 1)).collect();
+        let voters: Vec<String> = ids
+            .iter()
+            .map(|id| format!("{id}@127.0.0.1:{}", port(*id) + 1))
+            .collect();
         let nodes = ids.iter().map(|id| Node {
             id: *id,
             first_port: port(*id),
@@ -100,7 +111,8 @@ impl Kafka {
         });
         let kafka = Self {
             version: version.to_string(),
-            cluster_id: base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(uuid::Uuid::new_v4().as_bytes()),
+            cluster_id: base64::engine::general_purpose::URL_SAFE_NO_PAD
+                .encode(uuid::Uuid::new_v4().as_bytes()),
             voters: voters.join(","),
             nodes: nodes.collect(),
             certs,
@@ -109,7 +121,10 @@ impl Kafka {
         // The jars first, so that the nodes do not wait for each other's download.
         programs::script("kafka-libs.sh", &[version, "broker"]);
         kafka.nodes.iter().for_each(|node| kafka.launch(node));
-        kafka.nodes.iter().for_each(|node| kafka.wait_until_up(node, 1));
+        kafka
+            .nodes
+            .iter()
+            .for_each(|node| kafka.wait_until_up(node, 1));
         kafka
     }
 
@@ -118,7 +133,9 @@ impl Kafka {
     pub fn shared(version: &str) -> &'static Self {
         static SHARED: Mutex<Option<HashMap<String, &'static Kafka>>> = Mutex::new(None);
         // A test that failed to start it must not fail the rest by poison: they try again.
-        let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut shared = SHARED
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         let shared = shared.get_or_insert_default();
         if let Some(kafka) = shared.get(version) {
             return kafka;
@@ -152,13 +169,19 @@ impl Kafka {
 
     /// All nodes' addresses with SASL over TLS.
     pub fn sasl_tls_bootstrap(&self) -> String {
-        assert!(self.options.sasl && self.options.tls, "started without sasl and tls");
+        assert!(
+            self.options.sasl && self.options.tls,
+            "started without sasl and tls"
+        );
         self.addresses(4)
     }
 
     fn addresses(&self, offset: u16) -> String {
-        let all: Vec<String> =
-            self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.first_port + offset)).collect();
+        let all: Vec<String> = self
+            .nodes
+            .iter()
+            .map(|node| format!("127.0.0.1:{}", node.first_port + offset))
+            .collect();
         all.join(",")
     }
 
@@ -180,7 +203,9 @@ impl Kafka {
     /// Kills a node as a power cut would.
     pub fn kill(&self, id: i32) {
         let process = self.find(id).process.lock().unwrap().take();
-        process.unwrap_or_else(|| panic!("node {id} is down already")).kill();
+        process
+            .unwrap_or_else(|| panic!("node {id} is down already"))
+            .kill();
     }
 
     /// Starts a killed node again, on its old ports and data, and waits until it serves.
@@ -213,7 +238,13 @@ impl Kafka {
     }
 
     /// Creates a topic, ready to be produced to.
-    pub fn create_topic(&self, name: &str, partitions: i32, replicas: i16, configs: &[(&str, &str)]) -> Topic {
+    pub fn create_topic(
+        &self,
+        name: &str,
+        partitions: i32,
+        replicas: i16,
+        configs: &[(&str, &str)],
+    ) -> Topic {
         admin::create_topic(&self.any(), name, partitions, replicas, configs)
     }
 
@@ -243,19 +274,29 @@ impl Kafka {
     }
 
     fn find(&self, id: i32) -> &Node {
-        self.nodes.iter().find(|node| node.id == id).unwrap_or_else(|| panic!("no node {id}"))
+        self.nodes
+            .iter()
+            .find(|node| node.id == id)
+            .unwrap_or_else(|| panic!("no node {id}"))
     }
 
     fn launch(&self, node: &Node) {
         fs::write(node.dir.join("server.properties"), self.properties(node)).unwrap();
         let mut command = Command::new(programs::repo().join("scripts/kafka-node.sh"));
-        command.arg(&self.version).arg(&node.dir).env("KAFKA_CLUSTER_ID", &self.cluster_id);
+        command
+            .arg(&self.version)
+            .arg(&node.dir)
+            .env("KAFKA_CLUSTER_ID", &self.cluster_id);
         let scram = |mechanism: &str, (user, password): (&str, &str)| {
             format!("--add-scram\n{mechanism}=[name={user},password={password}]")
         };
         command.env(
             "KAFKA_FORMAT_ARGS",
-            [scram("SCRAM-SHA-256", SCRAM_256_USER), scram("SCRAM-SHA-512", SCRAM_512_USER)].join("\n"),
+            [
+                scram("SCRAM-SHA-256", SCRAM_256_USER),
+                scram("SCRAM-SHA-512", SCRAM_512_USER),
+            ]
+            .join("\n"),
         );
         *node.process.lock().unwrap() = Some(Supervised::spawn(&command, &node.dir));
     }
@@ -267,7 +308,12 @@ impl Kafka {
             if process.stdout().matches(READY).count() >= starts {
                 return Some(());
             }
-            assert!(process.is_running(), "node {} ended at its start\n{}", node.id, process.last_words());
+            assert!(
+                process.is_running(),
+                "node {} ended at its start\n{}",
+                node.id,
+                process.last_words()
+            );
             None
         });
     }
@@ -284,14 +330,29 @@ impl Kafka {
             listeners.push(("SASLTLS", "SASL_SSL", 4));
         }
         let join = |parts: Vec<String>| parts.join(",");
-        let address = |(name, _, offset): &(&str, &str, u16)| format!("{name}://127.0.0.1:{}", node.first_port + offset);
+        let address = |(name, _, offset): &(&str, &str, u16)| {
+            format!("{name}://127.0.0.1:{}", node.first_port + offset)
+        };
         let advertised = join(listeners.iter().map(address).collect());
         let controller = format!("CONTROLLER://127.0.0.1:{}", node.first_port + 1);
-        let bound = if node.is_controller { format!("{advertised},{controller}") } else { advertised.clone() };
-        let protocols = join(listeners.iter().map(|(name, protocol, _)| format!("{name}:{protocol}")).collect());
+        let bound = if node.is_controller {
+            format!("{advertised},{controller}")
+        } else {
+            advertised.clone()
+        };
+        let protocols = join(
+            listeners
+                .iter()
+                .map(|(name, protocol, _)| format!("{name}:{protocol}"))
+                .collect(),
+        );
         let replicas = self.options.nodes.min(3);
         let min_isr = (replicas - 1).max(1);
-        let role = if node.is_controller { "broker,controller" } else { "broker" };
+        let role = if node.is_controller {
+            "broker,controller"
+        } else {
+            "broker"
+        };
 
         let mut lines = vec![
             format!("process.roles={role}"),
@@ -322,21 +383,38 @@ impl Kafka {
             let scram = "org.apache.kafka.common.security.scram.ScramLoginModule";
             lines.push("sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512".into());
             let (user, password) = PLAIN_USER;
-            for listener in listeners.iter().map(|(name, ..)| name.to_lowercase()).filter(|name| name.starts_with("sasl"))
+            for listener in listeners
+                .iter()
+                .map(|(name, ..)| name.to_lowercase())
+                .filter(|name| name.starts_with("sasl"))
             {
                 let of = format!("listener.name.{listener}");
-                lines.push(format!("{of}.plain.sasl.jaas.config={plain} required user_{user}=\"{password}\";"));
-                lines.push(format!("{of}.scram-sha-256.sasl.jaas.config={scram} required;"));
-                lines.push(format!("{of}.scram-sha-512.sasl.jaas.config={scram} required;"));
+                lines.push(format!(
+                    "{of}.plain.sasl.jaas.config={plain} required user_{user}=\"{password}\";"
+                ));
+                lines.push(format!(
+                    "{of}.scram-sha-256.sasl.jaas.config={scram} required;"
+                ));
+                lines.push(format!(
+                    "{of}.scram-sha-512.sasl.jaas.config={scram} required;"
+                ));
             }
         }
         if let Some((certs, _)) = &self.certs {
             lines.push("ssl.keystore.type=PEM".into());
-            lines.push(format!("ssl.keystore.location={}", certs.store("server").display()));
+            lines.push(format!(
+                "ssl.keystore.location={}",
+                certs.store("server").display()
+            ));
             lines.push("ssl.truststore.type=PEM".into());
             lines.push(format!("ssl.truststore.location={}", certs.ca().display()));
         }
-        lines.extend(self.options.properties.iter().map(|(key, value)| format!("{key}={value}")));
+        lines.extend(
+            self.options
+                .properties
+                .iter()
+                .map(|(key, value)| format!("{key}={value}")),
+        );
         lines.join("\n") + "\n"
     }
 }
@@ -345,7 +423,12 @@ impl Drop for Kafka {
     fn drop(&mut self) {
         for node in &self.nodes {
             // Kills it and removes its folder; of a node that a test killed, the folder is left.
-            drop(node.process.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take());
+            drop(
+                node.process
+                    .lock()
+                    .unwrap_or_else(|poisoned| poisoned.into_inner())
+                    .take(),
+            );
             let _ = fs::remove_dir_all(&node.dir);
         }
         if let Some((_, dir)) = &self.certs {

@@ -4,23 +4,30 @@
 //! It is a module of each test binary (`mod support;`), so it is named `mod.rs`: `tests/support.rs` would be a
 //! test binary of its own. Whatever a test starts ends with it, also when it panics or is interrupted
 //! ([`process`]).
-#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of this")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary uses its own part of this"
+)]
 
 pub mod admin;
 pub mod batch;
 pub mod certs;
 pub mod client;
 pub mod http;
+pub mod inside;
 pub mod kafka;
 pub mod ports;
 pub mod process;
 pub mod programs;
+pub mod scripted;
 pub mod sizegate;
 
 use std::time::{Duration, Instant};
 
 pub use batch::{Record, batch, batch_of_bytes};
 pub use client::{Answer, Connection, ErrorKind, Part, Topic};
+pub use inside::Inside;
 pub use kafka::{Kafka, KafkaOptions};
 pub use programs::Program;
 pub use sizegate::Sizegate;

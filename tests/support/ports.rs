@@ -16,7 +16,8 @@ pub fn free_ports(count: u16) -> u16 {
         let random = RandomState::new().build_hasher().finish();
         let first = 20_000 + (random % 11_000) as u16;
         let range = first..first + count;
-        let free = |port: u16| !taken.contains(&port) && TcpListener::bind(("127.0.0.1", port)).is_ok();
+        let free =
+            |port: u16| !taken.contains(&port) && TcpListener::bind(("127.0.0.1", port)).is_ok();
         if range.clone().all(free) {
             taken.extend(range);
             return first;

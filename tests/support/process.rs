@@ -64,11 +64,22 @@ impl Supervised {
             .spawn()
             .expect("sh starts");
         let mut line = String::new();
-        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let pid = line.trim().parse().expect("the supervisor says the child's process id");
+        BufReader::new(shell.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let pid = line
+            .trim()
+            .parse()
+            .expect("the supervisor says the child's process id");
         let name = command.get_program().to_string_lossy().into_owned();
         let pipe = shell.stdin.take();
-        Self { shell, pipe, pid, dir: dir.to_path_buf(), name }
+        Self {
+            shell,
+            pipe,
+            pid,
+            dir: dir.to_path_buf(),
+            name,
+        }
     }
 
     /// The process id.
@@ -97,27 +108,47 @@ impl Supervised {
             let lines: Vec<&str> = text.lines().collect();
             lines[lines.len().saturating_sub(40)..].join("\n")
         };
-        format!("--- stdout\n{}\n--- stderr\n{}", tail(self.stdout()), tail(self.stderr()))
+        format!(
+            "--- stdout\n{}\n--- stderr\n{}",
+            tail(self.stdout()),
+            tail(self.stderr())
+        )
     }
 
     /// Whether it still runs: a zombie does not.
     pub fn is_running(&self) -> bool {
-        let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", self.pid)) else { return false };
+        let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", self.pid)) else {
+            return false;
+        };
         // pid (name) state …: the name may hold anything, so look behind its last bracket.
-        stat.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with(['Z', 'X']))
+        stat.rsplit(')')
+            .next()
+            .is_some_and(|rest| !rest.trim_start().starts_with(['Z', 'X']))
     }
 
     /// Resident memory, in bytes.
     pub fn rss_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let kib = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
         kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
     /// Sends a signal by name, e.g. `TERM`.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid.to_string()).status().unwrap();
-        assert!(status.success(), "kill -{name} {} ({})", self.pid, self.name);
+        let status = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.pid.to_string())
+            .status()
+            .unwrap();
+        assert!(
+            status.success(),
+            "kill -{name} {} ({})",
+            self.pid,
+            self.name
+        );
     }
 
     /// Waits until it ended by itself and returns its exit code; `None` when it still runs after `limit`.
@@ -143,7 +174,11 @@ impl Supervised {
             // The shell may be gone already; then there is nothing to tell it.
             let _ = writeln!(pipe, "{word}");
         }
-        self.shell.wait().ok().and_then(|status| status.code()).unwrap_or(-1)
+        self.shell
+            .wait()
+            .ok()
+            .and_then(|status| status.code())
+            .unwrap_or(-1)
     }
 }
 

@@ -39,6 +39,7 @@ pub fn script(name: &str, args: &[&str]) -> PathBuf {
 pub struct Program {
     name: String,
     command: Command,
+    dir: PathBuf,
     limit: Duration,
 }
 
@@ -86,7 +87,9 @@ impl Program {
     fn jvm(name: &str) -> Self {
         let mut program = Self::new(name, "java");
         program.command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]);
-        program.command.arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn");
+        program.command.args(["-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]);
+        // Native libraries are unpacked there.
+        program.command.arg(format!("-Djava.io.tmpdir={}", program.dir.display()));
         program
     }
 
@@ -114,7 +117,8 @@ impl Program {
     }
 
     fn new(name: &str, program: &str) -> Self {
-        Self { name: name.to_string(), command: Command::new(program), limit: Duration::from_secs(180) }
+        let dir = new_dir("client");
+        Self { name: name.to_string(), command: Command::new(program), dir, limit: Duration::from_secs(180) }
     }
 
     /// One `key=value` argument.
@@ -133,6 +137,11 @@ impl Program {
     pub fn env(mut self, key: &str, value: &str) -> Self {
         self.command.env(key, value);
         self
+    }
+
+    /// Its folder, which goes with it: for files it reads or writes.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// How long it may take before it is killed and the test fails (180 s unless said).
@@ -156,7 +165,7 @@ impl Program {
 
     /// Starts it.
     pub fn spawn(self) -> Running {
-        let process = Supervised::spawn(&self.command, &new_dir("client"));
+        let process = Supervised::spawn(&self.command, &self.dir);
         Running { name: self.name, process, limit: self.limit }
     }
 }

@@ -65,7 +65,8 @@ impl Sizegate {
 
     /// Status and body of a GET on the admin server.
     pub fn get(&self, path: &str) -> (u16, String) {
-        http::get(self.admin, path).unwrap_or_else(|error| panic!("GET {path}: {error}\n{}", self.process.last_words()))
+        http::get(self.admin, path)
+            .unwrap_or_else(|error| panic!("GET {path}: {error}\n{}", self.process.last_words()))
     }
 
     /// The JSON that a GET answers with 200.
@@ -85,7 +86,11 @@ impl Sizegate {
     /// Waits until it is ready; [`Builder::start`] did already.
     pub fn wait_until_ready(&self) {
         eventually(START_LIMIT, "sizegate ready", || {
-            assert!(self.process.is_running(), "sizegate ended at its start\n{}", self.process.last_words());
+            assert!(
+                self.process.is_running(),
+                "sizegate ended at its start\n{}",
+                self.process.last_words()
+            );
             matches!(http::get(self.admin, "/readyz"), Ok((200, _))).then_some(())
         });
     }
@@ -97,10 +102,16 @@ impl Sizegate {
 
     /// The first log line that holds all of `words`, once there is one.
     pub fn log_line(&self, words: &[&str]) -> String {
-        eventually(Duration::from_secs(20), &format!("a log line with {words:?}"), || {
-            let log = self.log();
-            log.lines().find(|line| words.iter().all(|word| line.contains(word))).map(str::to_string)
-        })
+        eventually(
+            Duration::from_secs(20),
+            &format!("a log line with {words:?}"),
+            || {
+                let log = self.log();
+                log.lines()
+                    .find(|line| words.iter().all(|word| line.contains(word)))
+                    .map(str::to_string)
+            },
+        )
     }
 
     /// The process: memory, signals, exit code.
@@ -111,7 +122,9 @@ impl Sizegate {
     /// Asks it to end (SIGTERM) and returns its exit code.
     pub fn terminate(mut self) -> i32 {
         self.process.signal("TERM");
-        self.process.wait(Duration::from_secs(60)).unwrap_or_else(|| panic!("did not end: {}", self.log()))
+        self.process
+            .wait(Duration::from_secs(60))
+            .unwrap_or_else(|| panic!("did not end: {}", self.log()))
     }
 }
 
@@ -172,7 +185,12 @@ impl Builder {
         let file = dir.join("sizegate.yaml");
         std::fs::write(&file, config).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_sizegate"));
-        command.arg("run").arg("--config").arg(&file).args(&self.args).envs(self.env);
+        command
+            .arg("run")
+            .arg("--config")
+            .arg(&file)
+            .args(&self.args)
+            .envs(self.env);
         Sizegate {
             process: Supervised::spawn(&command, &dir),
             first_port,
@@ -191,17 +209,27 @@ pub struct Metrics {
 impl Metrics {
     /// Reads the text format.
     pub fn parse(text: &str) -> Self {
-        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-        Self { samples: lines.map(parse_sample).collect() }
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+        Self {
+            samples: lines.map(parse_sample).collect(),
+        }
     }
 
     /// The sum of all samples of `name` (with the `sizegate_` prefix left out) that bear these labels; 0 if none.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let name = format!("sizegate_{name}");
         let has = |have: &Vec<(String, String)>| {
-            labels.iter().all(|(key, value)| have.iter().any(|(k, v)| k == key && v == value))
+            labels
+                .iter()
+                .all(|(key, value)| have.iter().any(|(k, v)| k == key && v == value))
         };
-        self.samples.iter().filter(|(n, have, _)| *n == name && has(have)).map(|(_, _, value)| value).sum()
+        self.samples
+            .iter()
+            .filter(|(n, have, _)| *n == name && has(have))
+            .map(|(_, _, value)| value)
+            .sum()
     }
 
     /// Whether there is any sample of `name`.
@@ -212,9 +240,15 @@ impl Metrics {
 }
 
 fn parse_sample(line: &str) -> (String, Vec<(String, String)>, f64) {
-    let (series, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("not a sample: {line}"));
-    let value = value.parse().unwrap_or_else(|_| panic!("not a number: {line}"));
-    let Some((name, rest)) = series.split_once('{') else { return (series.to_string(), Vec::new(), value) };
+    let (series, value) = line
+        .rsplit_once(' ')
+        .unwrap_or_else(|| panic!("not a sample: {line}"));
+    let value = value
+        .parse()
+        .unwrap_or_else(|_| panic!("not a number: {line}"));
+    let Some((name, rest)) = series.split_once('{') else {
+        return (series.to_string(), Vec::new(), value);
+    };
     let mut labels = Vec::new();
     let mut rest = rest.trim_end_matches('}');
     while let Some((key, after)) = rest.split_once("=\"") {
@@ -222,9 +256,16 @@ fn parse_sample(line: &str) -> (String, Vec<(String, String)>, f64) {
         let mut text = String::new();
         let mut chars = after.chars();
         loop {
-            match chars.next().unwrap_or_else(|| panic!("an open label: {line}")) {
+            match chars
+                .next()
+                .unwrap_or_else(|| panic!("an open label: {line}"))
+            {
                 '"' => break,
-                '\\' => text.extend(chars.next().map(|escaped| if escaped == 'n' { '\n' } else { escaped })),
+                '\\' => text.extend(
+                    chars
+                        .next()
+                        .map(|escaped| if escaped == 'n' { '\n' } else { escaped }),
+                ),
                 plain => text.push(plain),
             }
         }

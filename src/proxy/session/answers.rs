@@ -38,9 +38,20 @@ enum Intake {
     /// An answer streams through: bytes to come.
     Pass { left: usize, expected: Expected },
     /// An answer is held until it is whole, or until its broker list is.
-    Hold { frame: BytesMut, frame_bytes: usize, expected: Expected, lease: Lease },
+    Hold {
+        frame: BytesMut,
+        frame_bytes: usize,
+        expected: Expected,
+        lease: Lease,
+    },
     /// An answer streams through up to its tail, which is held.
-    Tail { walker: Walker, left: usize, tail: Vec<u8>, kind: TailKind, expected: Expected },
+    Tail {
+        walker: Walker,
+        left: usize,
+        tail: Vec<u8>,
+        kind: TailKind,
+        expected: Expected,
+    },
 }
 
 impl Default for Intake {
@@ -76,7 +87,21 @@ fn walker(kind: TailKind, version: i16, frame_bytes: usize) -> Walker {
         TailKind::Fetch => &walk::FETCH_ANSWER,
         TailKind::ShareFetch => &walk::SHARE_FETCH_ANSWER,
     };
-    Walker::new(message, version, frame_bytes.saturating_sub(HEAD_BYTES) as u64)
+    Walker::new(
+        message,
+        version,
+        frame_bytes.saturating_sub(HEAD_BYTES) as u64,
+    )
+}
+
+/// Bytes of a frame with this length prefix, if an answer can have it.
+fn answer_bytes(declared: i32, is_token: bool) -> Result<usize, Malformed> {
+    let length = usize::try_from(declared)
+        .map_err(|_| Malformed::new("response_length", Reason::NegativeLength))?;
+    if length < HEAD_BYTES - PREFIX_BYTES && !is_token {
+        return Err(Malformed::new("response_length", Reason::Truncated));
+    }
+    Ok(length + PREFIX_BYTES)
 }
 
 impl Session {
@@ -87,9 +112,13 @@ impl Session {
         if had_answers && self.poll_write_client(cx)?.is_pending() {
             return Ok(false);
         }
-        let Upstream::Open(upstream) = &mut self.upstream else { return Ok(had_answers) };
+        let Upstream::Open(upstream) = &mut self.upstream else {
+            return Ok(had_answers);
+        };
         let read = match &mut self.answers.intake {
-            Intake::Hold { frame, frame_bytes, .. } => {
+            Intake::Hold {
+                frame, frame_bytes, ..
+            } => {
                 let need = *frame_bytes - frame.len();
                 poll_read_rest(upstream, cx, frame, need)
             }
@@ -101,15 +130,26 @@ impl Session {
         match read {
             Poll::Pending => return Ok(had_answers),
             Poll::Ready(Err(error)) => return Err(Close::Upstream(error)),
-            Poll::Ready(Ok(0)) => return Err(Close::ByBroker),
+            Poll::Ready(Ok(0)) => return Err(self.closed_by_broker()),
             Poll::Ready(Ok(_)) => self.last_traffic = Instant::now(),
         }
-        let consumed = if self.answers.rest.is_empty() { self.held_more() } else { self.consume_answers() };
+        let consumed = if self.answers.rest.is_empty() {
+            self.held_more()
+        } else {
+            self.consume_answers()
+        };
         consumed.map_err(Close::MalformedAnswer)?;
         if !self.to_client.is_empty() && self.poll_write_client(cx)?.is_pending() {
             self.to_client.hold(self.shared.budget.charge(CHUNK_BYTES));
         }
         Ok(true)
+    }
+
+    fn closed_by_broker(&self) -> Close {
+        match &self.answers.intake {
+            Intake::Head(begun) if begun.is_empty() => Close::ByBroker,
+            _ => Close::MalformedAnswer(Malformed::new("response", Reason::Truncated)),
+        }
     }
 
     fn poll_write_client(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Close> {
@@ -123,7 +163,9 @@ impl Session {
     /// Answers made here go out as soon as everything before them has.
     fn place_made(&mut self) {
         while matches!(&self.answers.intake, Intake::Head(begun) if begun.is_empty()) {
-            let Some((expected, bytes)) = self.ledger.take_made() else { return };
+            let Some((expected, bytes)) = self.ledger.take_made() else {
+                return;
+            };
             self.to_client.push(bytes);
             self.answered(&expected);
         }
@@ -131,14 +173,19 @@ impl Session {
 
     fn answered(&self, expected: &Expected) {
         let took = self.last_traffic.saturating_duration_since(expected.since);
-        self.shared.metrics.request_seconds(expected.api_key).observe(took);
+        self.shared
+            .metrics
+            .request_seconds(expected.api_key)
+            .observe(took);
     }
 
     fn consume_answers(&mut self) -> Result<(), Malformed> {
         while !self.answers.rest.is_empty() {
             match &mut self.answers.intake {
                 Intake::Head(_) => {
-                    let Some((frame_bytes, correlation_id)) = self.next_answer_head()? else { continue };
+                    let Some((frame_bytes, correlation_id)) = self.next_answer_head()? else {
+                        continue;
+                    };
                     let expected = self.ledger.answered(correlation_id)?;
                     self.start_answer(frame_bytes, expected)?;
                 }
@@ -151,7 +198,9 @@ impl Session {
                         self.end_answer();
                     }
                 }
-                Intake::Hold { frame, frame_bytes, .. } => {
+                Intake::Hold {
+                    frame, frame_bytes, ..
+                } => {
                     let here = (*frame_bytes - frame.len()).min(self.answers.rest.len());
                     frame.extend_from_slice(&self.answers.rest.split_to(here));
                     self.held_more()?;
@@ -165,37 +214,58 @@ impl Session {
     /// The answer in hand is over: count it, and let answers made here follow.
     fn end_answer(&mut self) {
         match std::mem::take(&mut self.answers.intake) {
-            Intake::Pass { expected, .. } | Intake::Hold { expected, .. } | Intake::Tail { expected, .. } => self.answered(&expected),
+            Intake::Pass { expected, .. }
+            | Intake::Hold { expected, .. }
+            | Intake::Tail { expected, .. } => self.answered(&expected),
             Intake::Head(_) => {}
         }
         self.place_made();
     }
 
-    /// Frame length and correlation id at the front of `rest`, once both have come.
+    /// Frame length and correlation id at the front of `rest`, once both have come. A bare token has no
+    /// correlation id, and may be shorter than one.
     fn next_answer_head(&mut self) -> Result<Option<(usize, i32)>, Malformed> {
-        let Answers { intake: Intake::Head(begun), rest } = &mut self.answers else { return Ok(None) };
-        if !begun.is_empty() || rest.len() < HEAD_BYTES {
-            begun.extend_from_slice(&rest.split_to(rest.len().min(HEAD_BYTES - begun.len())));
-            if begun.len() < HEAD_BYTES {
-                return Ok(None);
-            }
-            let whole = [std::mem::take(begun).as_slice(), rest].concat();
-            *rest = whole.into();
+        if self.ledger.is_empty() {
+            return Err(Malformed::new("correlation_id", Reason::UnexpectedAnswer));
+        }
+        let is_token = self.ledger.is_token_next();
+        let Answers {
+            intake: Intake::Head(begun),
+            rest,
+        } = &mut self.answers
+        else {
+            return Ok(None);
+        };
+        if !begun.is_empty() {
+            // Back in front: from here on it is a head like any other.
+            *rest = [std::mem::take(begun).as_slice(), rest].concat().into();
         }
         let r = &mut Reader::new(rest);
-        let length = r.int32("response_length")?;
-        let length = usize::try_from(length).map_err(|_| Malformed::new("response_length", Reason::NegativeLength))?;
-        if length < HEAD_BYTES - PREFIX_BYTES {
-            return Err(Malformed::new("response_length", Reason::Truncated));
+        let length = match r.int32("response_length") {
+            Ok(length) => Some(answer_bytes(length, is_token)?),
+            Err(_) => None,
+        };
+        match (length, r.int32("correlation_id")) {
+            (Some(length), Ok(correlation_id)) => Ok(Some((length, correlation_id))),
+            (Some(length), Err(_)) if is_token => Ok(Some((length, 0))),
+            _ => {
+                *begun = rest.to_vec();
+                rest.clear();
+                Ok(None)
+            }
         }
-        Ok(Some((length + PREFIX_BYTES, r.int32("correlation_id")?)))
     }
 
     fn start_answer(&mut self, frame_bytes: usize, expected: Expected) -> Result<(), Malformed> {
         let plan = plan(&expected);
         let is_whole = self.answers.rest.len() >= frame_bytes;
         match plan {
-            Plan::Pass => self.answers.intake = Intake::Pass { left: frame_bytes, expected },
+            Plan::Pass => {
+                self.answers.intake = Intake::Pass {
+                    left: frame_bytes,
+                    expected,
+                }
+            }
             Plan::Tail(kind) if is_whole => {
                 let frame = self.answers.rest.split_to(frame_bytes);
                 self.rewrite_whole_tail(frame, kind, &expected)?;
@@ -205,7 +275,13 @@ impl Session {
             Plan::Tail(kind) => {
                 let walker = walker(kind, expected.api_version, frame_bytes);
                 self.to_client.push(self.answers.rest.split_to(HEAD_BYTES));
-                self.answers.intake = Intake::Tail { walker, left: frame_bytes - HEAD_BYTES, tail: Vec::new(), kind, expected };
+                self.answers.intake = Intake::Tail {
+                    walker,
+                    left: frame_bytes - HEAD_BYTES,
+                    tail: Vec::new(),
+                    kind,
+                    expected,
+                };
             }
             Plan::Whole if is_whole => {
                 let frame = self.answers.rest.split_to(frame_bytes);
@@ -217,7 +293,12 @@ impl Session {
                     return Err(Malformed::new("response_length", Reason::TooLong));
                 }
                 // Grows as bytes come: the declared length is the broker's word.
-                self.answers.intake = Intake::Hold { frame: BytesMut::new(), frame_bytes, expected, lease: Lease::default() };
+                self.answers.intake = Intake::Hold {
+                    frame: BytesMut::new(),
+                    frame_bytes,
+                    expected,
+                    lease: Lease::default(),
+                };
             }
         }
         Ok(())
@@ -225,14 +306,28 @@ impl Session {
 
     /// More of a held answer has come.
     fn held_more(&mut self) -> Result<(), Malformed> {
-        let Intake::Hold { frame, frame_bytes, expected, lease } = &mut self.answers.intake else { return Ok(()) };
+        let Intake::Hold {
+            frame,
+            frame_bytes,
+            expected,
+            lease,
+        } = &mut self.answers.intake
+        else {
+            return Ok(());
+        };
         let (frame_bytes, is_whole) = (*frame_bytes, frame.len() == *frame_bytes);
         if frame.capacity() > CHUNK_BYTES {
             *lease = self.shared.budget.charge(frame.capacity());
         }
         if expected.api_key == api::METADATA {
-            let Some((head, replaced)) = addresses::rewrite_metadata_head(frame, expected.api_version, &self.shared.book)? else {
-                return if frame.len() > LONGEST_ADDRESSES { Err(Malformed::new("brokers", Reason::TooLong)) } else { Ok(()) };
+            let Some((head, replaced)) =
+                addresses::rewrite_metadata_head(frame, expected.api_version, &self.shared.book)?
+            else {
+                return if frame.len() > LONGEST_ADDRESSES {
+                    Err(Malformed::new("brokers", Reason::TooLong))
+                } else {
+                    Ok(())
+                };
             };
             let mut here = frame.split().freeze();
             let left = frame_bytes - here.len();
@@ -241,7 +336,12 @@ impl Session {
             self.to_client.push(here);
             self.pass_rest(left);
         } else if is_whole {
-            let Intake::Hold { frame, expected, .. } = std::mem::take(&mut self.answers.intake) else { return Ok(()) };
+            let Intake::Hold {
+                frame, expected, ..
+            } = std::mem::take(&mut self.answers.intake)
+            else {
+                return Ok(());
+            };
             self.rewrite_whole(frame.freeze(), expected)?;
             self.place_made();
         }
@@ -260,7 +360,10 @@ impl Session {
 
     fn rewrite_whole(&mut self, frame: Bytes, mut expected: Expected) -> Result<(), Malformed> {
         let version = expected.api_version;
-        let rewritten = match (std::mem::replace(&mut expected.answer, Answer::Forwarded), expected.api_key) {
+        let rewritten = match (
+            std::mem::replace(&mut expected.answer, Answer::Forwarded),
+            expected.api_key,
+        ) {
             (Answer::Produce(produced), _) => self.produce_answer(frame, version, *produced)?,
             (_, api::API_VERSIONS) => {
                 let mut frame = BytesMut::from(frame);
@@ -274,7 +377,12 @@ impl Session {
         Ok(())
     }
 
-    fn produce_answer(&mut self, frame: Bytes, version: i16, produced: Produced) -> Result<Bytes, Malformed> {
+    fn produce_answer(
+        &mut self,
+        frame: Bytes,
+        version: i16,
+        produced: Produced,
+    ) -> Result<Bytes, Malformed> {
         if produced.refused.is_empty() && produce_answer::is_plain(&frame, version)? {
             return Ok(frame);
         }
@@ -285,21 +393,29 @@ impl Session {
         Ok(answer.encode(version).into())
     }
 
-    fn rewrite_whole_tail(&mut self, frame: Bytes, kind: TailKind, expected: &Expected) -> Result<(), Malformed> {
+    fn rewrite_whole_tail(
+        &mut self,
+        frame: Bytes,
+        kind: TailKind,
+        expected: &Expected,
+    ) -> Result<(), Malformed> {
         let mut walker = walker(kind, expected.api_version, frame.len());
         let walked = walker.advance(frame.get(HEAD_BYTES..).unwrap_or_default(), &mut Blind)?;
         if !walker.is_at_tail() {
             return Err(Malformed::new("response_length", Reason::Truncated));
         }
         let tail_at = HEAD_BYTES + walked;
-        let (body, tail) = frame.split_at_checked(tail_at).ok_or(Malformed::new("response_length", Reason::Truncated))?;
+        let (body, tail) = frame
+            .split_at_checked(tail_at)
+            .ok_or(Malformed::new("response_length", Reason::Truncated))?;
         if !addresses::has_addresses(tail, kind)? {
             self.to_client.push(frame);
             return Ok(());
         }
         let tail = addresses::rewrite_tail(tail, kind, &self.shared.book)?;
         let length = u32::try_from(body.len() + tail.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
-        self.to_client.push(Bytes::copy_from_slice(&length.to_be_bytes()));
+        self.to_client
+            .push(Bytes::copy_from_slice(&length.to_be_bytes()));
         self.to_client.push(frame.slice(PREFIX_BYTES..tail_at));
         self.to_client.push(tail.into());
         Ok(())
@@ -307,7 +423,16 @@ impl Session {
 
     /// An answer too large to be here at once: its length has left already, so its tail keeps its length.
     fn walk_tail(&mut self) -> Result<(), Malformed> {
-        let Intake::Tail { walker, left, tail, kind, .. } = &mut self.answers.intake else { return Ok(()) };
+        let Intake::Tail {
+            walker,
+            left,
+            tail,
+            kind,
+            ..
+        } = &mut self.answers.intake
+        else {
+            return Ok(());
+        };
         let here = (*left).min(self.answers.rest.len());
         let mut chunk = self.answers.rest.split_to(here);
         *left -= here;

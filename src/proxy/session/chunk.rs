@@ -23,17 +23,34 @@ thread_local! {
 }
 
 /// Reads what is there, at most a chunk; empty at the end of the stream.
-pub fn poll_read_chunk<R: AsyncRead + Unpin>(from: &mut R, cx: &mut Context<'_>, is_short: bool) -> Poll<io::Result<Bytes>> {
+pub fn poll_read_chunk<R: AsyncRead + Unpin>(
+    from: &mut R,
+    cx: &mut Context<'_>,
+    is_short: bool,
+) -> Poll<io::Result<Bytes>> {
     CHUNK.with_borrow_mut(|chunk| {
         chunk.reserve(CHUNK_BYTES);
-        let most = if is_short { SMALL_CHUNK_BYTES } else { CHUNK_BYTES };
-        ready!(poll_read_buf(Pin::new(from), cx, &mut (&mut *chunk).limit(most)))?;
+        let most = if is_short {
+            SMALL_CHUNK_BYTES
+        } else {
+            CHUNK_BYTES
+        };
+        ready!(poll_read_buf(
+            Pin::new(from),
+            cx,
+            &mut (&mut *chunk).limit(most)
+        ))?;
         Poll::Ready(Ok(chunk.split().freeze()))
     })
 }
 
 /// Reads at most `need` bytes to the end of `frame`; 0 is the end of the stream.
-pub fn poll_read_rest<R: AsyncRead + Unpin>(from: &mut R, cx: &mut Context<'_>, frame: &mut BytesMut, need: usize) -> Poll<io::Result<usize>> {
+pub fn poll_read_rest<R: AsyncRead + Unpin>(
+    from: &mut R,
+    cx: &mut Context<'_>,
+    frame: &mut BytesMut,
+    need: usize,
+) -> Poll<io::Result<usize>> {
     if frame.capacity() == frame.len() {
         frame.reserve(need.min(CHUNK_BYTES));
     }

@@ -34,16 +34,39 @@ impl Session {
                 source: Source::Rule,
                 name: None,
             };
-            let violation = Violation { limit, size: Size::Exact(u64::from(request_bytes)), record: None };
+            let violation = Violation {
+                limit,
+                size: Size::Exact(u64::from(request_bytes)),
+                record: None,
+                unreadable: None,
+            };
             let topic = self.topic_name(&topic_key, version);
             let known = self.shared.cluster.topic(&topic);
-            let metrics = self.shared.metrics.topic(known.as_ref().map_or(telemetry::OTHER, |known| &known.name));
+            let metrics = self
+                .shared
+                .metrics
+                .topic(known.as_ref().map_or(telemetry::OTHER, |known| &known.name));
             metrics.violation(Gate::Frame, Source::Rule, Action::Reject);
-            let place = Place { topic: topic.into(), partition };
-            let refusal = Refusal::new(self.shared.next_refusal_id(), Blame::Sizegate, place, violation, None, None);
-            self.shared.report(&refusal, MESSAGE_TOO_LARGE, false, &self.who);
-            let result = PartitionResult::refused(partition, MESSAGE_TOO_LARGE, refusal.text, Vec::new());
-            refused.push(Refused { topic_key: topic_key.to_vec(), result });
+            let place = Place {
+                topic: topic.into(),
+                partition,
+            };
+            let refusal = Refusal::new(
+                self.shared.next_refusal_id(),
+                Blame::Sizegate,
+                place,
+                violation,
+                None,
+                None,
+            );
+            self.shared
+                .report(&refusal, MESSAGE_TOO_LARGE, false, &self.who);
+            let result =
+                PartitionResult::refused(partition, MESSAGE_TOO_LARGE, refusal.text, Vec::new());
+            refused.push(Refused {
+                topic_key: topic_key.to_vec(),
+                result,
+            });
         }
         (found.acks != 0).then_some(refused)
     }
@@ -54,7 +77,10 @@ impl Session {
             Ok(TopicKey::Name(name)) => printable(name),
             Ok(TopicKey::Id(id)) => {
                 let id = Uuid::from_bytes(id);
-                self.shared.cluster.topic_by_id(id).map_or_else(|| id.to_string(), |topic| topic.name.to_string())
+                self.shared
+                    .cluster
+                    .topic_by_id(id)
+                    .map_or_else(|| id.to_string(), |topic| topic.name.to_string())
             }
             Err(_) => String::new(),
         }
@@ -70,10 +96,16 @@ impl Session {
         for topic in &mut answer.topics {
             let key = produce::encoded_key(&topic.key, version)?;
             for result in &mut topic.partitions {
-                if !matches!(result.error_code, MESSAGE_TOO_LARGE | RECORD_LIST_TOO_LARGE | INVALID_RECORD) {
+                if !matches!(
+                    result.error_code,
+                    MESSAGE_TOO_LARGE | RECORD_LIST_TOO_LARGE | INVALID_RECORD
+                ) {
                     continue;
                 }
-                let Some(sent) = sent.iter().find(|sent| sent.partition == result.index && sent.topic.is(key)) else {
+                let Some(sent) = sent
+                    .iter()
+                    .find(|sent| sent.partition == result.index && sent.topic.is(key))
+                else {
                     continue;
                 };
                 sent.topic.metrics.broker_refusal(result.error_code);
@@ -93,7 +125,11 @@ impl Session {
 
     /// What the broker most likely means. Nothing where it need not be a size: code 87 says many things.
     fn explanation(&self, error_code: i16, sent: &Sent) -> Option<String> {
-        let Sent { topic, partition, facts } = sent;
+        let Sent {
+            topic,
+            partition,
+            facts,
+        } = sent;
         let learned = topic.known.as_ref().and_then(|known| known.learned());
         let codec = facts.codec.map_or("unknown", Codec::label);
         let stored = match learned.and_then(|learned| learned.compression_type) {
@@ -103,7 +139,9 @@ impl Session {
         let limit = topic.learned();
         let (cause, remedy) = match error_code {
             INVALID_RECORD => {
-                let limit = learned?.max_decompressed_message_bytes.filter(|_| facts.codec != Some(Codec::None))?;
+                let limit = learned?
+                    .max_decompressed_message_bytes
+                    .filter(|_| facts.codec != Some(Codec::None))?;
                 (
                     format!(
                         "most likely one record is larger after decompression than max.decompressed.message.bytes ({})",
@@ -125,7 +163,10 @@ impl Session {
             ),
             _ => match limit {
                 Some(limit) if facts.wire_bytes > limit.value => (
-                    format!("the limit there is {} by now (source={})", limit.value, limit.source),
+                    format!(
+                        "the limit there is {} by now (source={})",
+                        limit.value, limit.source
+                    ),
                     "Send less in one record, or raise the topic's max.message.bytes.",
                 ),
                 Some(limit) => (
@@ -136,20 +177,28 @@ impl Session {
                     "Send less in one record, or raise the topic's max.message.bytes.",
                 ),
                 None => (
-                    "most likely the topic's max.message.bytes, which sizegate could not read".to_owned(),
+                    "most likely the topic's max.message.bytes, which sizegate could not read"
+                        .to_owned(),
                     "Send less in one record, or raise the topic's max.message.bytes.",
                 ),
             },
         };
         Some(format!(
             "sizegate let {}-{partition} pass, the broker refused it: a batch of {} records, {} bytes on the wire (codec={codec}); {cause}. {remedy} [refused_by=broker code={error_code} topic={} partition={partition} batch_bytes={} codec={codec} records={}]",
-            topic.name, facts.records, facts.wire_bytes, topic.name, facts.wire_bytes, facts.records
+            topic.name,
+            facts.records,
+            facts.wire_bytes,
+            topic.name,
+            facts.wire_bytes,
+            facts.records
         ))
     }
 
     /// The broker knows a limit better: learn it before the next batch.
     fn read_limits_in_background(&self, topic: &TopicHandle) {
-        let Some(known) = topic.known.clone() else { return };
+        let Some(known) = topic.known.clone() else {
+            return;
+        };
         let cluster = self.shared.cluster.clone();
         let node_id = self.node_id();
         tokio::spawn(async move { cluster.read_limits(&known, node_id, CURRENT).await });

@@ -10,13 +10,13 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 
 use super::chunk::{CHUNK_BYTES, poll_read_chunk, poll_read_rest};
-use super::{BACKLOG_BYTES, Close, Session};
+use super::{Asking, BACKLOG_BYTES, Close, Session};
 use crate::proxy::budget::{Admission, Lease};
 use crate::proxy::ledger::{Answer, Expected, Produced};
 use crate::proxy::oversized::Oversized;
 use crate::proxy::verdict::{Asked, Verdict, by_topic};
 use crate::telemetry::ClientConnection;
-use crate::wire::api::{self, FrameHead, HEAD_BYTES, PREFIX_BYTES};
+use crate::wire::api::{self, FrameHead, PREFIX_BYTES, SHORTEST_REQUEST_BYTES};
 use crate::wire::produce::Piece;
 use crate::wire::produce_answer::ProduceAnswer;
 use crate::wire::{Malformed, Reason, api_versions};
@@ -48,7 +48,11 @@ enum Intake {
     /// Between frames, or in the head of one whose first bytes came alone.
     Head(Vec<u8>),
     /// A frame is being held until it is whole.
-    Gather { head: FrameHead, frame: BytesMut, lease: Lease },
+    Gather {
+        head: FrameHead,
+        frame: BytesMut,
+        lease: Lease,
+    },
     /// A frame streams through: bytes to come.
     Pass(usize),
     /// A Produce above the limit is read and not kept.
@@ -64,9 +68,25 @@ impl Default for Intake {
 /// What the way in waits for.
 enum Waiting {
     /// Memory for a frame, of which this much has come.
-    Memory { head: FrameHead, begun: Bytes, admission: Admission },
-    /// An answer by the control plane about a frame that is here.
-    Knowledge { head: FrameHead, frame: Bytes, lease: Lease, asked: Asked, answer: Pin<Box<dyn Future<Output = ()> + Send>> },
+    Memory {
+        head: FrameHead,
+        begun: Bytes,
+        admission: Admission,
+    },
+    /// What the verdict on a frame that is here needs to know.
+    Knowledge {
+        head: FrameHead,
+        frame: Bytes,
+        lease: Lease,
+        asking: Asking,
+    },
+}
+
+/// What stands between two frames.
+enum Start {
+    Frame(FrameHead),
+    /// A bare token: its bytes, length prefix included.
+    Token(usize),
 }
 
 /// What becomes of a frame whose head has been read.
@@ -79,7 +99,9 @@ enum Plan {
 impl Requests {
     /// A frame is half here, or something is waited for.
     pub fn is_busy(&self) -> bool {
-        self.waiting.is_some() || !self.rest.is_empty() || !matches!(&self.intake, Intake::Head(begun) if begun.is_empty())
+        self.waiting.is_some()
+            || !self.rest.is_empty()
+            || !matches!(&self.intake, Intake::Head(begun) if begun.is_empty())
     }
 
     /// Memory is held for bytes that have not come.
@@ -120,7 +142,9 @@ impl Session {
             Poll::Pending => return Ok(Poll::Pending),
             Poll::Ready(upstream) => {
                 upstream?;
-                let super::Upstream::Open(stream) = &mut self.upstream else { return Ok(Poll::Pending) };
+                let super::Upstream::Open(stream) = &mut self.upstream else {
+                    return Ok(Poll::Pending);
+                };
                 self.to_upstream.poll_write(stream, cx)
             }
         };
@@ -135,9 +159,17 @@ impl Session {
     fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Result<Poll<bool>, Close> {
         match self.requests.waiting.take() {
             None => Ok(Poll::Ready(false)),
-            Some(Waiting::Memory { head, begun, mut admission }) => match Pin::new(&mut admission).poll(cx) {
+            Some(Waiting::Memory {
+                head,
+                begun,
+                mut admission,
+            }) => match Pin::new(&mut admission).poll(cx) {
                 Poll::Pending => {
-                    self.requests.waiting = Some(Waiting::Memory { head, begun, admission });
+                    self.requests.waiting = Some(Waiting::Memory {
+                        head,
+                        begun,
+                        admission,
+                    });
                     Ok(Poll::Pending)
                 }
                 Poll::Ready(lease) => {
@@ -145,12 +177,22 @@ impl Session {
                     Ok(Poll::Ready(true))
                 }
             },
-            Some(Waiting::Knowledge { head, frame, lease, asked, mut answer }) => match answer.as_mut().poll(cx) {
+            Some(Waiting::Knowledge {
+                head,
+                frame,
+                lease,
+                mut asking,
+            }) => match asking.as_mut().poll(cx) {
                 Poll::Pending => {
-                    self.requests.waiting = Some(Waiting::Knowledge { head, frame, lease, asked, answer });
+                    self.requests.waiting = Some(Waiting::Knowledge {
+                        head,
+                        frame,
+                        lease,
+                        asking,
+                    });
                     Ok(Poll::Pending)
                 }
-                Poll::Ready(()) => {
+                Poll::Ready(asked) => {
                     self.on_produce(head, frame, lease, asked)?;
                     self.consume()?;
                     Ok(Poll::Ready(true))
@@ -188,7 +230,8 @@ impl Session {
                 self.consume()?;
                 // Written at once, most chunks are gone before anybody needs to account for them.
                 if !self.to_upstream.is_empty() && self.poll_write_upstream(cx)?.is_pending() {
-                    self.to_upstream.hold(self.shared.budget.charge(CHUNK_BYTES));
+                    self.to_upstream
+                        .hold(self.shared.budget.charge(CHUNK_BYTES));
                 }
                 if !self.requests.rest.is_empty() {
                     self.requests.rest_lease = self.shared.budget.charge(CHUNK_BYTES);
@@ -198,20 +241,12 @@ impl Session {
         }
     }
 
-    fn end_as(&mut self, malformed: Malformed) {
-        let first = match &self.requests.intake {
-            Intake::Head(begun) if !begun.is_empty() => begun.first_chunk().copied(),
-            _ => self.requests.rest.first_chunk().copied(),
-        };
-        match first.and_then(api::foreign_protocol) {
-            Some(protocol) if !self.requests.is_kafka => self.end(Close::Foreign(protocol)),
-            _ => self.end(Close::MalformedRequest(malformed)),
-        }
-    }
-
     /// Reads no more requests. What is half here is dropped; what is in flight is still answered.
     fn end(&mut self, close: Close) {
         self.requests.ended.get_or_insert(close);
+        if matches!(self.requests.intake, Intake::Pass(_)) {
+            self.ledger.abandon_last();
+        }
         self.requests.intake = Intake::default();
         self.requests.rest = Bytes::new();
     }
@@ -230,11 +265,11 @@ impl Session {
                 }
                 Intake::Drain(_) => self.drain(),
                 Intake::Gather { .. } => self.continue_gathering()?,
-                Intake::Head(_) => {
-                    if let Some(head) = self.next_head() {
-                        self.start(head)?;
-                    }
-                }
+                Intake::Head(_) => match self.next_start() {
+                    Some(Start::Frame(head)) => self.start(head)?,
+                    Some(Start::Token(frame_bytes)) => self.start_token(frame_bytes),
+                    None => {}
+                },
             }
         }
         if self.requests.rest.is_empty() {
@@ -243,38 +278,69 @@ impl Session {
         Ok(())
     }
 
-    /// The head at the front of `rest`, once all of it has come.
-    fn next_head(&mut self) -> Option<FrameHead> {
-        let Requests { intake: Intake::Head(begun), rest, .. } = &mut self.requests else { return None };
-        if !begun.is_empty() || rest.len() < HEAD_BYTES {
-            begun.extend_from_slice(&rest.split_to(rest.len().min(HEAD_BYTES - begun.len())));
-            if begun.len() < HEAD_BYTES {
-                self.check_begun_head();
-                return None;
-            }
+    /// What is at the front of `rest`, once enough of it has come to tell.
+    fn next_start(&mut self) -> Option<Start> {
+        let sends_tokens = self.requests.sends_tokens;
+        let Requests {
+            intake: Intake::Head(begun),
+            rest,
+            ..
+        } = &mut self.requests
+        else {
+            return None;
+        };
+        if !begun.is_empty() {
             // Back in front: from here on it is a head like any other.
-            let whole = [std::mem::take(begun).as_slice(), rest].concat();
-            *rest = whole.into();
+            *rest = [std::mem::take(begun).as_slice(), rest].concat().into();
         }
-        match FrameHead::read(&self.requests.rest) {
-            Ok(head) => Some(head),
-            Err(malformed) => {
-                self.end_as(malformed);
-                None
+        match rest.first_chunk().map(|first| i32::from_be_bytes(*first)) {
+            Some(length)
+                if sends_tokens && (0..SHORTEST_REQUEST_BYTES as i32).contains(&length) =>
+            {
+                return Some(Start::Token(PREFIX_BYTES + length as usize));
             }
+            // A length that no request has is known before its head is whole, and the rest of it may never come.
+            Some(length) => self.check_length(length)?,
+            None => {}
         }
+        let Requests {
+            intake: Intake::Head(begun),
+            rest,
+            ..
+        } = &mut self.requests
+        else {
+            return None;
+        };
+        let head = FrameHead::read(rest).ok();
+        if head.is_none() {
+            *begun = rest.to_vec();
+            rest.clear();
+        }
+        head.map(Start::Frame)
     }
 
-    /// A length that no request has is known before its head is whole, and the rest of it may never come.
-    fn check_begun_head(&mut self) {
-        let Intake::Head(begun) = &self.requests.intake else { return };
-        let Some(first) = begun.first_chunk::<PREFIX_BYTES>().copied() else { return };
-        let is_foreign = !self.requests.is_kafka && api::foreign_protocol(first).is_some();
-        match api::request_bytes(i32::from_be_bytes(first)) {
-            Err(malformed) => self.end_as(malformed),
-            Ok(_) if is_foreign => self.end_as(Malformed::new("request_length", Reason::TooLong)),
-            Ok(_) => {}
+    /// `None`: the connection ends for it.
+    fn check_length(&mut self, length: i32) -> Option<()> {
+        let protocol =
+            api::foreign_protocol(length.to_be_bytes()).filter(|_| !self.requests.is_kafka);
+        match (protocol, api::request_bytes(length)) {
+            (Some(protocol), _) => self.end(Close::Foreign(protocol)),
+            (None, Err(malformed)) => self.end(Close::MalformedRequest(malformed)),
+            (None, Ok(_)) => return Some(()),
         }
+        None
+    }
+
+    /// A token without a Kafka header, too short to be a request.
+    fn start_token(&mut self, frame_bytes: usize) {
+        let head = FrameHead {
+            request_bytes: 0,
+            api_key: api::SASL_HANDSHAKE,
+            api_version: 0,
+            correlation_id: 0,
+        };
+        self.expect(&head, Answer::Token);
+        self.requests.intake = Intake::Pass(frame_bytes);
     }
 
     /// A frame begins at the front of `rest`.
@@ -291,8 +357,16 @@ impl Session {
         match plan {
             Plan::Pass => {
                 let is_token = self.requests.sends_tokens && !is_plausible(&head);
-                self.expect(&head, if is_token { Answer::Token } else { Answer::Forwarded });
-                self.requests.sends_tokens |= head.api_key == api::SASL_HANDSHAKE && head.api_version == 0;
+                self.expect(
+                    &head,
+                    if is_token {
+                        Answer::Token
+                    } else {
+                        Answer::Forwarded
+                    },
+                );
+                self.requests.sends_tokens |=
+                    head.api_key == api::SASL_HANDSHAKE && head.api_version == 0;
                 self.requests.intake = Intake::Pass(frame_bytes);
             }
             Plan::Drain => self.requests.intake = Intake::Drain(Box::new(Oversized::new(head))),
@@ -307,7 +381,11 @@ impl Session {
                     None => {
                         let begun = Bytes::copy_from_slice(&begun);
                         let admission = self.shared.budget.admit(frame_bytes);
-                        self.requests.waiting = Some(Waiting::Memory { head, begun, admission });
+                        self.requests.waiting = Some(Waiting::Memory {
+                            head,
+                            begun,
+                            admission,
+                        });
                     }
                 }
             }
@@ -316,14 +394,17 @@ impl Session {
     }
 
     fn plan(&self, head: &FrameHead) -> Result<Plan, Close> {
-        if self.requests.sends_tokens && !is_plausible(head) {
+        let is_small_enough = head.request_bytes <= self.shared.frame_bytes;
+        if self.requests.sends_tokens && is_small_enough && !is_plausible(head) {
             return Ok(Plan::Pass);
         }
-        let unsupported = Close::MalformedRequest(Malformed::new("api_version", Reason::UnsupportedVersion));
-        let is_known = api::highest_version(head.api_key).is_none_or(|highest| head.api_version <= highest);
+        let unsupported =
+            Close::MalformedRequest(Malformed::new("api_version", Reason::UnsupportedVersion));
+        let is_known =
+            api::highest_version(head.api_key).is_none_or(|highest| head.api_version <= highest);
         let is_small = head.frame_bytes() <= LONGEST_API_VERSIONS;
         match head.api_key {
-            _ if head.request_bytes > self.shared.frame_bytes => self.plan_oversized(head),
+            _ if !is_small_enough => self.plan_oversized(head),
             api::API_VERSIONS if is_small => Ok(Plan::Hold),
             // Kafka closes on a version it does not have; of one that only the broker has, the answer could not be
             // rewritten, and a request could not be judged.
@@ -335,11 +416,19 @@ impl Session {
     }
 
     fn plan_oversized(&self, head: &FrameHead) -> Result<Plan, Close> {
-        let FrameHead { api_key, request_bytes, .. } = *head;
-        let is_produce = api_key == api::PRODUCE && api::highest_version(api_key).is_some_and(|highest| (0..=highest).contains(&head.api_version));
-        match api::foreign_protocol(request_bytes.to_be_bytes()) {
-            Some(protocol) if !self.requests.is_kafka => Err(Close::Foreign(protocol)),
-            _ if !is_produce => Err(Close::FrameTooLarge { api_key, request_bytes }),
+        let FrameHead {
+            api_key,
+            request_bytes,
+            ..
+        } = *head;
+        let is_produce = api_key == api::PRODUCE
+            && api::highest_version(api_key)
+                .is_some_and(|highest| (0..=highest).contains(&head.api_version));
+        match api_key {
+            _ if !is_produce => Err(Close::FrameTooLarge {
+                api_key,
+                request_bytes,
+            }),
             _ if self.shared.policy.load().observes() => {
                 self.shared.metrics.frames_refused("observed");
                 tracing::warn!(client = %self.who.address, request_bytes, limit_bytes = self.shared.frame_bytes, "a Produce above listener.frame_bytes would be refused; it passes unmeasured");
@@ -359,10 +448,16 @@ impl Session {
 
     /// A held frame is given what has come since.
     fn continue_gathering(&mut self) -> Result<(), Close> {
-        let Intake::Gather { head, frame, .. } = &mut self.requests.intake else { return Ok(()) };
+        let Intake::Gather { head, frame, .. } = &mut self.requests.intake else {
+            return Ok(());
+        };
         let need = (head.frame_bytes() - frame.len()).min(self.requests.rest.len());
         frame.extend_from_slice(&self.requests.rest.split_to(need));
-        if frame.len() == head.frame_bytes() { self.gathered() } else { Ok(()) }
+        if frame.len() == head.frame_bytes() {
+            self.gathered()
+        } else {
+            Ok(())
+        }
     }
 
     /// A held frame is whole.
@@ -393,33 +488,54 @@ impl Session {
             Ok(Some(software)) => {
                 self.who.learn_client_id(api::frame_client_id(&frame));
                 let client_id = self.who.client_id.as_deref().unwrap_or_default();
-                let connection = self.shared.metrics.client_software(&software.name, &software.version, client_id);
+                let connection = self.shared.metrics.client_software(
+                    &software.name,
+                    &software.version,
+                    client_id,
+                );
                 self.requests.counted = Some(connection);
                 self.who.software = Some(software);
             }
             Ok(None) => {}
             // The broker answers an unreadable request itself, or closes.
-            Err(malformed) => tracing::debug!(client = %self.who.address, %malformed, "ApiVersions not understood"),
+            Err(malformed) => {
+                tracing::debug!(client = %self.who.address, %malformed, "ApiVersions not understood")
+            }
         }
         self.expect(&head, Answer::Forwarded);
-        self.to_upstream.push(api_versions::forwarded(frame, head.api_version));
+        self.to_upstream
+            .push(api_versions::forwarded(frame, head.api_version));
     }
 
-    fn on_produce(&mut self, head: FrameHead, frame: Bytes, lease: Lease, asked: Asked) -> Result<(), Close> {
+    fn on_produce(
+        &mut self,
+        head: FrameHead,
+        frame: Bytes,
+        lease: Lease,
+        asked: Asked,
+    ) -> Result<(), Close> {
         let begun = Instant::now();
-        match self.judge.weigh(&frame, head.api_version, asked) {
+        match self.judge.weigh(&frame, head.api_version, &asked) {
             Err(malformed) => self.end(Close::MalformedRequest(malformed)),
             Ok(Some(question)) => {
-                let (answer, asked) = self.ask(question, asked);
-                self.requests.waiting = Some(Waiting::Knowledge { head, frame, lease, asked, answer });
+                let asking = self.ask(question, asked, &frame);
+                self.requests.waiting = Some(Waiting::Knowledge {
+                    head,
+                    frame,
+                    lease,
+                    asking,
+                });
             }
             Ok(None) => {
                 self.who.learn_client_id(self.judge.client_id(&frame));
-                let verdict = self.judge.settle(&frame, &self.who);
+                let verdict = self.judge.settle(&frame, &self.who, begun);
                 self.carry_out(head, frame, verdict);
                 self.to_upstream.hold(lease);
                 self.judge.release();
-                self.shared.metrics.proxy_seconds(api::PRODUCE).observe(begun.elapsed());
+                self.shared
+                    .metrics
+                    .proxy_seconds(api::PRODUCE)
+                    .observe(begun.elapsed());
             }
         }
         Ok(())
@@ -427,7 +543,11 @@ impl Session {
 
     /// Forwards what the verdict keeps and sees to it that everything is answered.
     fn carry_out(&mut self, head: FrameHead, frame: Bytes, verdict: Verdict) {
-        let Verdict { kept, sent, refused } = verdict;
+        let Verdict {
+            kept,
+            sent,
+            refused,
+        } = verdict;
         let wants_answer = self.judge.layout().acks != 0;
         let is_refused = !refused.is_empty();
         let is_forwarded = match kept {
@@ -447,7 +567,9 @@ impl Session {
             }
         };
         match (wants_answer, is_forwarded) {
-            (true, true) => self.expect(&head, Answer::Produce(Box::new(Produced { sent, refused }))),
+            (true, true) => {
+                self.expect(&head, Answer::Produce(Box::new(Produced { sent, refused })))
+            }
             (true, false) => {
                 let answer = ProduceAnswer::new(head.correlation_id, by_topic(refused));
                 self.expect(&head, Answer::Made(answer.encode(head.api_version).into()));
@@ -460,7 +582,14 @@ impl Session {
 
     /// Reads an oversized Produce without keeping it.
     fn drain(&mut self) {
-        let Requests { intake: Intake::Drain(oversized), rest, .. } = &mut self.requests else { return };
+        let Requests {
+            intake: Intake::Drain(oversized),
+            rest,
+            ..
+        } = &mut self.requests
+        else {
+            return;
+        };
         let here = oversized.left().min(rest.len());
         let chunk = rest.split_to(here);
         if let Err(malformed) = oversized.read(&chunk) {
@@ -470,7 +599,9 @@ impl Session {
         if oversized.left() > 0 {
             return;
         }
-        let Intake::Drain(oversized) = std::mem::take(&mut self.requests.intake) else { return };
+        let Intake::Drain(oversized) = std::mem::take(&mut self.requests.intake) else {
+            return;
+        };
         let head = oversized.head;
         let refused = self.refuse_oversized(*oversized);
         match refused {
@@ -494,7 +625,8 @@ impl Session {
 }
 
 /// After a SaslHandshake of version 0 the client sends bare tokens until it has authenticated (KIP-43). Whatever
-/// could be a request is read as one: nothing may pass the gates as a token.
+/// could be a request that is read here, or whose answer is, is taken for one: nothing may pass the gates as a
+/// token. (The token of PLAIN begins with a zero byte and the name, which looks like many other requests.)
 fn is_plausible(head: &FrameHead) -> bool {
-    (0..=127).contains(&head.api_key) && (0..=99).contains(&head.api_version)
+    api::highest_version(head.api_key).is_some() && (0..=99).contains(&head.api_version)
 }

@@ -38,6 +38,8 @@ struct Key {
     topic: String,
     gate: Gate,
     action: Action,
+    /// The first refusal that ends a loop deserves its line.
+    is_loop: bool,
     client_id: String,
 }
 
@@ -122,6 +124,7 @@ impl Key {
             topic: refusal.topic.chars().take(249).collect(), // Kafka's longest
             gate: refusal.gate,
             action: refusal.action,
+            is_loop: refusal.is_loop,
             client_id: refusal.client_id.chars().take(128).collect(),
         }
     }
@@ -164,6 +167,7 @@ fn write(refusal: &RefusalRecord) {
         rule = refusal.rule.as_deref(),
         action = refusal.action.label(),
         error_code = refusal.error_code,
+        is_loop = refusal.is_loop.then_some(true),
         topic = refusal.topic,
         partition = refusal.partition,
         batch_bytes = refusal.batch_bytes,
@@ -176,8 +180,13 @@ fn write(refusal: &RefusalRecord) {
         software = refusal.software,
         address = refusal.address,
         principal = refusal.principal.as_deref(),
-        "{}",
-        refusal.sentence()
+        "{}{}",
+        refusal.sentence(),
+        if refusal.is_loop {
+            " The client keeps sending it; this answer is to end that."
+        } else {
+            ""
+        }
     );
 }
 
@@ -187,6 +196,7 @@ fn write_summary(key: &Key, repeats: &Repeats) {
         count = repeats.count,
         gate = key.gate.label(),
         action = key.action.label(),
+        is_loop = key.is_loop.then_some(true),
         topic = key.topic,
         client_id = key.client_id,
         largest_bytes = repeats.largest_bytes,
@@ -314,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_gates_and_clients_are_told_apart() {
+    fn topics_gates_clients_and_loops_are_told_apart() {
         let lines = lines(|log| {
             log.log_refusal(&example());
             log.log_refusal(&RefusalRecord {
@@ -330,12 +340,16 @@ mod tests {
                 ..example()
             });
             log.log_refusal(&RefusalRecord {
+                is_loop: true,
+                ..example()
+            });
+            log.log_refusal(&RefusalRecord {
                 partition: 7,
                 id: "other".into(),
                 ..example()
             });
         });
-        assert_eq!(lines.len(), 4);
+        assert_eq!(lines.len(), 5);
     }
 
     #[test]

@@ -1,0 +1,94 @@
+//! The admin HTTP server: metrics, health, what is in force and what was refused. `/` lists it for people.
+//!
+//! Invariants: nothing here changes state; nothing that a topic or a client is called can be executed by a browser;
+//! a slow or greedy peer holds one of a few connections for a bounded time.
+
+mod page;
+mod routes;
+mod server;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::policy::{Action, Gate, Limit, Source};
+use crate::telemetry::{BatchCounts, LastSizes, Metrics, Refusals};
+
+pub use server::serve;
+
+/// What the server shows. Everything is asked anew for each request.
+#[derive(Clone)]
+pub struct AdminState {
+    /// `/metrics` and `/api/v1/clients`.
+    pub metrics: Arc<Metrics>,
+    /// `/api/v1/refusals`.
+    pub refusals: Arc<Refusals>,
+    /// `/readyz`.
+    pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
+    /// `/api/v1/topics`.
+    pub topics: Arc<dyn Fn() -> Vec<TopicView> + Send + Sync>,
+    /// `/api/v1/config`: secrets are hidden by whoever fills this.
+    pub config: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
+}
+
+impl std::fmt::Debug for AdminState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdminState").finish_non_exhaustive()
+    }
+}
+
+/// Whether clients can be served.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Why not, each a sentence for people; none: ready.
+    pub why_not: Vec<String>,
+}
+
+impl Readiness {
+    /// Nothing stands in the way.
+    pub fn is_ready(&self) -> bool {
+        self.why_not.is_empty()
+    }
+}
+
+/// One topic in `/api/v1/topics`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TopicView {
+    /// Its name.
+    pub topic: String,
+    /// The rule that speaks for it.
+    pub rule: Option<String>,
+    /// What happens above a limit.
+    pub action: Action,
+    /// The limits in force.
+    pub limits: Vec<LimitView>,
+    /// What became of its batches since the start; `None` for a topic that was not produced to through here, or has
+    /// no label of its own.
+    pub batches: Option<BatchCounts>,
+    /// The sizes measured last; `None` likewise.
+    pub last: Option<LastSizes>,
+}
+
+/// One limit in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LimitView {
+    /// The gate it holds for.
+    pub gate: Gate,
+    /// Bytes; for the gate `ratio` the ratio.
+    pub limit_bytes: u64,
+    /// Where it comes from.
+    pub source: Source,
+    /// The rule's or the family member's name.
+    pub name: Option<String>,
+}
+
+impl From<&Limit> for LimitView {
+    fn from(limit: &Limit) -> Self {
+        Self {
+            gate: limit.gate,
+            limit_bytes: limit.value,
+            source: limit.source,
+            name: limit.name.as_deref().map(str::to_owned),
+        }
+    }
+}

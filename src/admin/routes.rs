@@ -1,0 +1,178 @@
+//! What each path answers. All of them are GET (and HEAD); JSON under `/api/v1/`.
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::map_response;
+use axum::response::{Html, IntoResponse, Json, Response};
+use axum::routing::get;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{AdminState, page};
+use crate::policy::Gate;
+use crate::telemetry::RefusalQuery;
+
+/// For browsers: nothing is run, loaded, framed, sniffed, remembered or told to others.
+const STRICT: [(HeaderName, &str); 6] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+    (header::CACHE_CONTROL, "no-store"),
+];
+
+/// What Prometheus expects of its text format.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(super) fn router(state: AdminState) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/metrics", get(metrics))
+        .route("/livez", get(async || "alive\n"))
+        .route("/readyz", get(ready))
+        .route("/api/v1/topics", get(topics))
+        .route("/api/v1/refusals", get(refusals))
+        .route("/api/v1/clients", get(clients))
+        .route("/api/v1/config", get(config))
+        .fallback(async || {
+            (
+                StatusCode::NOT_FOUND,
+                "nothing here; / lists what there is\n",
+            )
+        })
+        .with_state(state)
+        .layer(map_response(strict))
+}
+
+async fn strict(mut response: Response) -> Response {
+    for (name, value) in STRICT {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn index(State(state): State<AdminState>) -> Html<String> {
+    Html(page::index(&(state.ready)()))
+}
+
+async fn ready(State(state): State<AdminState>) -> (StatusCode, String) {
+    let readiness = (state.ready)();
+    if readiness.is_ready() {
+        return (StatusCode::OK, "ready\n".to_owned());
+    }
+    let body = format!("not ready: {}\n", readiness.why_not.join("; "));
+    (StatusCode::SERVICE_UNAVAILABLE, body)
+}
+
+async fn metrics(State(state): State<AdminState>) -> Response {
+    match blocking(move || state.metrics.render()).await {
+        Ok(Ok(text)) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "metrics cannot be rendered");
+            failed()
+        }
+        Err(response) => response,
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TopicsQuery {
+    topic: Option<String>,
+}
+
+async fn topics(State(state): State<AdminState>, Query(query): Query<TopicsQuery>) -> Response {
+    let wanted = query.topic.filter(|topic| !topic.is_empty());
+    let body = blocking(move || {
+        let mut topics = (state.topics)();
+        topics.retain(|view| wanted.as_ref().is_none_or(|topic| *topic == view.topic));
+        topics.sort_by(|a, b| a.topic.cmp(&b.topic));
+        json!({ "topics": topics })
+    });
+    json_or_failed(body.await)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RefusalsQuery {
+    topic: Option<String>,
+    gate: Option<String>,
+    limit: Option<String>,
+}
+
+impl RefusalsQuery {
+    /// A parameter without a value is one that was not given.
+    fn understood(self) -> Result<RefusalQuery, String> {
+        let given = |value: Option<String>| value.filter(|value| !value.is_empty());
+        let gate = given(self.gate).map(|gate| {
+            Gate::from_label(&gate).ok_or_else(|| {
+                let known: Vec<_> = Gate::ALL.iter().map(|gate| gate.label()).collect();
+                format!("gate is none of {}", known.join(", "))
+            })
+        });
+        let limit = given(self.limit).map(|limit| {
+            limit
+                .parse()
+                .map_err(|_| "limit is not a number of refusals".to_owned())
+        });
+        Ok(RefusalQuery {
+            topic: given(self.topic),
+            gate: gate.transpose()?,
+            limit: limit.transpose()?,
+        })
+    }
+}
+
+async fn refusals(State(state): State<AdminState>, Query(query): Query<RefusalsQuery>) -> Response {
+    match query.understood() {
+        Ok(query) => {
+            let body = blocking(move || {
+                let refusals = state.refusals.query(&query);
+                let refusals: Vec<_> = refusals.iter().map(|refusal| &**refusal).collect();
+                json!({ "refusals": refusals })
+            });
+            json_or_failed(body.await)
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response(),
+    }
+}
+
+async fn clients(State(state): State<AdminState>) -> Json<Value> {
+    Json(json!({ "clients": state.metrics.clients().view() }))
+}
+
+async fn config(State(state): State<AdminState>) -> Json<Value> {
+    Json((state.config)())
+}
+
+/// Away from this thread: with a thousand topics it takes tens of milliseconds, and this thread accepts clients.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Response> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!(%error, "an admin request could not be answered");
+        failed()
+    })
+}
+
+fn json_or_failed(body: Result<Value, Response>) -> Response {
+    match body {
+        Ok(body) => Json(body).into_response(),
+        Err(response) => response,
+    }
+}
+
+fn failed() -> Response {
+    let text = "this could not be answered; the log says why\n";
+    (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+}

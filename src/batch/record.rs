@@ -1,0 +1,122 @@
+//! Sizes of one record, and what can be wrong with it. Sizes only: no content is kept or copied.
+
+use std::fmt;
+
+/// Bytes of a batch and of a record that `AbstractRecords.estimateSizeInBytesUpperBound` adds whatever the record
+/// holds: the batch header and `DefaultRecord.MAX_RECORD_OVERHEAD`.
+pub const ESTIMATE_OVERHEAD_BYTES: u64 = 61 + 21;
+
+/// What `estimate_bytes` can exceed `record_bytes` by: the overhead above, less the four bytes that length,
+/// attributes, timestamp delta and offset delta take at least.
+pub const ESTIMATE_SURPLUS_BYTES: u64 = ESTIMATE_OVERHEAD_BYTES - 4;
+
+/// Sizes of one record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecordSizes {
+    /// As encoded, its length varint included.
+    pub record_bytes: u64,
+    /// What the Java producer would compare with `max.request.size` (`DefaultRecord.recordSizeUpperBound` + 61).
+    pub estimate_bytes: u64,
+    /// The key; 0 where it is null.
+    pub key_bytes: u64,
+    /// The value; 0 where it is null.
+    pub value_bytes: u64,
+    /// All header names and values, without their length varints.
+    pub headers_bytes: u64,
+}
+
+/// Why a record cannot be read. A fixed set: it is a metric label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordError {
+    /// The bytes end before the record, or before the declared number of records.
+    Truncated,
+    /// Bytes follow the last declared record.
+    TrailingBytes,
+    /// A varint of more bytes than its type has.
+    OverlongVarint,
+    /// A record, header count or header name of negative length.
+    NegativeLength,
+    /// The record's fields do not add up to its declared length.
+    LengthMismatch,
+    /// Kafka's reader takes the end of an empty block for a byte here, which no two readers agree on.
+    EmptyBlock,
+}
+
+impl RecordError {
+    /// The metric label and log field.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Truncated => "truncated_records",
+            Self::TrailingBytes => "trailing_bytes",
+            Self::OverlongVarint => "overlong_varint",
+            Self::NegativeLength => "negative_length",
+            Self::LengthMismatch => "record_length_mismatch",
+            Self::EmptyBlock => "empty_block",
+        }
+    }
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
+    }
+}
+
+impl std::error::Error for RecordError {}
+
+/// Bytes of a VARINT that holds a length of `n` (`ByteUtils.sizeOfVarint`).
+pub(super) const fn varint_bytes(n: u32) -> u64 {
+    let zig_zag_bits = 33u32.saturating_sub((n | 1).leading_zeros());
+    // Seven bits a byte: ceil(bits / 7) for 2..=33 bits.
+    (zig_zag_bits.saturating_add(6) / 7) as u64
+}
+
+/// Bytes that a nullable length and what it counts take in the estimate.
+pub(super) const fn nullable_bytes(length: i32) -> u64 {
+    if length < 0 {
+        return 1;
+    }
+    let n = length.unsigned_abs();
+    varint_bytes(n).saturating_add(n as u64)
+}
+
+/// Zig-zag.
+pub(super) const fn signed(raw: u32) -> i32 {
+    (raw.wrapping_shr(1) as i32) ^ (raw & 1).wrapping_neg() as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_varint_takes_a_byte_for_each_seven_bits_of_its_zig_zag_form() {
+        for (n, bytes) in [
+            (0, 1),
+            (1, 1),
+            (63, 1),
+            (64, 2),
+            (8_191, 2),
+            (8_192, 3),
+            (1_048_575, 3),
+            (1_048_576, 4),
+            (134_217_727, 4),
+            (134_217_728, 5),
+            (i32::MAX.unsigned_abs(), 5),
+        ] {
+            assert_eq!(varint_bytes(n), bytes, "{n}");
+        }
+    }
+
+    #[test]
+    fn the_estimate_of_kafkas_own_examples_is_exact() {
+        // Keys `k-65536` and `k-1048576`, no headers: values of 65,536 and 1,048,576 bytes.
+        for (key, value, estimate) in [(7, 65_536, 65_630), (9, 1_048_576, 1_048_673)] {
+            let sum = ESTIMATE_OVERHEAD_BYTES
+                + nullable_bytes(key)
+                + nullable_bytes(value)
+                + varint_bytes(0);
+            assert_eq!(sum, estimate);
+        }
+    }
+}

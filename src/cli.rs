@@ -1,0 +1,123 @@
+//! The command line: what can be asked, and the exit codes of the answers. A file per command.
+//!
+//! Invariant: bad usage and a bad config exit with [`USAGE`], whatever the command.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::config::{self, Config, ConfigErrors, Overrides};
+use crate::version;
+
+pub mod check;
+pub mod completions;
+pub mod run;
+
+/// Exit code: done, nothing to say.
+pub const FINE: u8 = 0;
+/// Exit code: done, and there are findings.
+pub const FINDINGS: u8 = 1;
+/// Exit code: it could not be done.
+pub const FAILED: u8 = 2;
+/// Exit code: bad config or usage (`EX_USAGE` of sysexits.h).
+pub const USAGE: u8 = 64;
+
+/// A Kafka proxy that enforces message size policy and explains every refusal.
+///
+/// Clients point bootstrap.servers at it. It measures what they produce, refuses what is over a limit with an
+/// error that names the gate, the numbers and the remedy, and forwards the rest byte for byte.
+#[derive(Debug, Parser)]
+#[command(name = "sizegate", version = version::LINE, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "\
+Example:
+  sizegate run --bootstrap-servers localhost:9092
+
+Exit codes: 0 fine, 1 findings, 2 could not do it, 64 bad config or usage.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What can be asked.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the proxy
+    Run(run::RunArgs),
+    /// Say what is wrong with a config, or what it means
+    Check(check::CheckArgs),
+    /// Print a completion script for a shell
+    Completions(completions::CompletionsArgs),
+}
+
+impl Cli {
+    /// Reads the process's arguments.
+    ///
+    /// # Errors
+    /// Help, version or a usage error was printed: exit with this.
+    pub fn from_command_line() -> Result<Self, ExitCode> {
+        Self::try_parse().map_err(|error| {
+            let code = if error.use_stderr() { USAGE } else { FINE };
+            // Whoever closed our output does not want it.
+            let _ = error.print();
+            ExitCode::from(code)
+        })
+    }
+
+    /// The whole command line, for completions and documentation.
+    pub fn definition() -> clap::Command {
+        Self::command()
+    }
+}
+
+/// Where the configuration comes from; the same for every command that needs one.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ConfigArgs {
+    /// The config file (YAML). Without one the defaults hold
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SIZEGATE_CONFIG",
+        hide_env_values = true
+    )]
+    pub config: Option<PathBuf>,
+    /// The Kafka brokers, comma-separated; over `cluster.bootstrap_servers` in the config file
+    #[arg(long, value_name = "HOST:PORT,…")]
+    pub bootstrap_servers: Option<String>,
+}
+
+impl ConfigArgs {
+    /// Reads the configuration these arguments and this process's environment name.
+    ///
+    /// # Errors
+    /// Every mistake in it.
+    pub fn load(&self) -> Result<Config, ConfigErrors> {
+        config::load(
+            self.config.as_deref(),
+            &self.overrides(),
+            &config::process_env(),
+        )
+    }
+
+    /// What the command line says over the file.
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            bootstrap_servers: self.bootstrap_servers.clone(),
+        }
+    }
+}
+
+/// Writes to standard output. A reader that went away (`| head`) is no error.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Says on standard error what is wrong with a config, one mistake a line.
+fn print_mistakes(errors: &ConfigErrors) {
+    let count = errors.mistakes().len();
+    let mistakes = if count == 1 { "mistake" } else { "mistakes" };
+    eprintln!("{errors}\nsizegate: {count} {mistakes} in the configuration");
+}

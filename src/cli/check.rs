@@ -1,0 +1,265 @@
+//! `sizegate check`: says what is wrong with a config, all in one go, or what a config that is right means.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::{ConfigArgs, FINE, USAGE, print, print_mistakes};
+use crate::config::{
+    Advertise, BatchLimit, Config, ConfigErrors, Family, Limits, Rule, TopicPattern, size_text,
+};
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sizegate check --config sizegate.yaml
+  sizegate check --config sizegate.yaml --output json | jq .mistakes
+
+Exit codes: 0 fine, 64 mistakes (each with its file, line, key and what is allowed).")]
+pub struct CheckArgs {
+    /// Where the configuration comes from.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// For people or for programs
+    #[arg(long, value_name = "FORM", value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+}
+
+/// How findings are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people
+    Table,
+    /// One JSON object
+    Json,
+}
+
+/// Checks the config.
+pub fn run(args: CheckArgs) -> ExitCode {
+    let name = args.config.config.as_ref().map_or_else(
+        || "the configuration".to_owned(),
+        |path| path.display().to_string(),
+    );
+    match (args.config.load(), args.output) {
+        (Ok(config), Output::Table) => {
+            print(&format!("{name} is fine.\n\n{}", summary(&config)));
+            ExitCode::from(FINE)
+        }
+        (Ok(config), Output::Json) => {
+            let found = json!({"ok": true, "mistakes": [], "advice": config.advice(), "config": config.to_json()});
+            print(&format!("{found:#}\n"));
+            ExitCode::from(FINE)
+        }
+        (Err(errors), Output::Table) => {
+            print_mistakes(&errors);
+            ExitCode::from(USAGE)
+        }
+        (Err(errors), Output::Json) => {
+            print(&format!(
+                "{:#}\n",
+                json!({"ok": false, "mistakes": mistakes(&errors)})
+            ));
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+fn mistakes(errors: &ConfigErrors) -> Vec<serde_json::Value> {
+    let mistakes = errors.mistakes().iter();
+    mistakes
+        .map(|mistake| json!({"place": mistake.place, "key": mistake.key, "text": mistake.text}))
+        .collect()
+}
+
+/// What a config means, as tables.
+pub fn summary(config: &Config) -> String {
+    let mut text = String::new();
+    text.push_str(&table(&addresses(config)));
+    text.push('\n');
+    let mut rules = vec![row(["RULE", "TOPICS", "ACTION", "CODE", "LIMITS"])];
+    rules.extend(
+        config
+            .rules
+            .iter()
+            .map(|rule| rule_row(rule, &config.limits)),
+    );
+    rules.push(row([
+        "(limits)",
+        "every other topic",
+        "reject",
+        "auto",
+        &limits(&config.limits, &Limits::default()),
+    ]));
+    text.push_str(&table(&rules));
+    if !config.families.members.is_empty() {
+        let headroom = size_text(config.families.headroom_bytes);
+        let mut families = vec![row([
+            "FAMILY",
+            "RETRY",
+            "DEAD LETTER",
+            "ALIGNMENT",
+            "HEADROOM",
+        ])];
+        families.extend(
+            config
+                .families
+                .members
+                .iter()
+                .map(|family| family_row(family, &headroom)),
+        );
+        text.push('\n');
+        text.push_str(&table(&families));
+    }
+    for advice in config.advice() {
+        let _ = write!(text, "\nadvice: {advice}\n");
+    }
+    text
+}
+
+fn addresses(config: &Config) -> Vec<Vec<String>> {
+    let brokers: Vec<String> = config
+        .cluster
+        .bootstrap_servers
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let told = match &config.listener.advertise {
+        Advertise::NodePorts {
+            host,
+            first,
+            node_ids,
+        } => {
+            let last = usize::from(*first) + node_ids.len().saturating_sub(1);
+            let ports = if *first == 0 {
+                "a free port each".to_owned()
+            } else {
+                format!("ports {first}-{last}")
+            };
+            format!(
+                "{host}, {ports}, for brokers {}",
+                crate::config::ranges(node_ids)
+            )
+        }
+        Advertise::Sni {
+            bootstrap,
+            node,
+            advertised_port,
+        } => {
+            format!("{bootstrap}:{advertised_port}, brokers {node}:{advertised_port}")
+        }
+    };
+    let tls = |present: bool| if present { " (TLS)" } else { "" };
+    vec![
+        row([
+            "brokers",
+            &format!("{}{}", brokers.join(","), tls(config.cluster.tls.is_some())),
+        ]),
+        row([
+            "clients",
+            &format!(
+                "{}{}",
+                config.listener.bind,
+                tls(config.listener.tls.is_some())
+            ),
+        ]),
+        row(["told", &told]),
+        row(["admin", &format!("http://{}", config.admin_bind)]),
+        row(["mode", config.mode.label()]),
+        row([
+            "frame_bytes",
+            &size_text(u64::from(config.listener.frame_bytes)),
+        ]),
+    ]
+}
+
+fn rule_row(rule: &Rule, base: &Limits) -> Vec<String> {
+    row([
+        &rule.name,
+        &patterns(&rule.topics),
+        rule.action.label(),
+        rule.error_code.label(),
+        &limits(&rule.limits, base),
+    ])
+}
+
+fn family_row(family: &Family, headroom: &str) -> Vec<String> {
+    row([
+        &family.main.text(),
+        &patterns(&family.retry),
+        &patterns(&family.dead_letter),
+        if family.enforce { "enforce" } else { "warn" },
+        headroom,
+    ])
+}
+
+fn patterns(patterns: &[TopicPattern]) -> String {
+    let texts: Vec<String> = patterns.iter().map(TopicPattern::text).collect();
+    if texts.is_empty() {
+        "-".to_owned()
+    } else {
+        texts.join(" ")
+    }
+}
+
+/// Limits in force for a rule: its own, and what it leaves out from `base`.
+fn limits(own: &Limits, base: &Limits) -> String {
+    let size = |own: Option<u64>, base: Option<u64>| own.or(base).map(size_text);
+    let all = [
+        (
+            "batch_bytes",
+            own.batch_bytes.or(base.batch_bytes).map(BatchLimit::text),
+        ),
+        (
+            "uncompressed_bytes",
+            size(own.uncompressed_bytes, base.uncompressed_bytes),
+        ),
+        ("record_bytes", size(own.record_bytes, base.record_bytes)),
+        (
+            "estimate_bytes",
+            size(own.estimate_bytes, base.estimate_bytes),
+        ),
+        ("key_bytes", size(own.key_bytes, base.key_bytes)),
+        ("value_bytes", size(own.value_bytes, base.value_bytes)),
+        ("headers_bytes", size(own.headers_bytes, base.headers_bytes)),
+        (
+            "ratio",
+            own.ratio.or(base.ratio).map(|ratio| ratio.to_string()),
+        ),
+    ];
+    let set: Vec<String> = all
+        .into_iter()
+        .filter_map(|(key, limit)| Some(format!("{key}={}", limit?)))
+        .collect();
+    set.join(" ")
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+/// Rows as columns, two spaces between them.
+fn table(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+    };
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let _ = write!(
+                line,
+                "{cell:<width$}  ",
+                width = width(column).unwrap_or_default()
+            );
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}

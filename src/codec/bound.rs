@@ -1,0 +1,103 @@
+//! What headers alone say of a payload's decoded size.
+//!
+//! A bound is a proof only because the reader enforces it. Snappy and zstd declare sizes that their decoders
+//! refuse to miss, so a payload that decodes at all decodes to just that; lz4 and zstd blocks cannot exceed what
+//! their headers allow; deflate cannot exceed its highest ratio. gzip's own size field is no bound: Kafka ignores
+//! bytes behind a member, so the last four bytes need not belong to one. lz4's content size is no bound either:
+//! Kafka does not compare it with anything.
+
+use super::{DecodeError, Input, lz4, snappy, zstd};
+use crate::policy::Codec;
+
+/// The highest ratio of deflate: a match of 258 bytes takes at least one bit for its length and one for its
+/// distance.
+const DEFLATE_MOST_PER_BYTE: u64 = 1032;
+
+/// No more than so many bytes come out, or the payload does not decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// The most.
+    pub at_most: u64,
+    /// It is just as many, if the payload decodes.
+    pub is_exact: bool,
+}
+
+/// What the headers say; reads headers only. `None` where they are not sound: a decode must tell.
+pub fn upper_bound(codec: Codec, payload: &[u8]) -> Option<Bound> {
+    match codec {
+        Codec::None => Some(Bound {
+            at_most: payload.len() as u64,
+            is_exact: true,
+        }),
+        Codec::Gzip => Some(Bound {
+            at_most: (payload.len() as u64).saturating_mul(DEFLATE_MOST_PER_BYTE),
+            is_exact: false,
+        }),
+        Codec::Snappy => {
+            let at_most = snappy::declared_bytes(payload).ok()?;
+            Some(Bound {
+                at_most,
+                is_exact: true,
+            })
+        }
+        Codec::Lz4 => lz4_bound(payload, |block, most| {
+            Ok((block.len() as u64)
+                .saturating_mul(lz4::MOST_PER_BYTE)
+                .min(most))
+        }),
+        Codec::Zstd => zstd_bound(payload).ok(),
+    }
+}
+
+/// A closer look where headers say too little, at a fraction of a decode's cost: lz4's tokens. `None` where there
+/// is none to be had.
+pub fn scanned_bound(codec: Codec, payload: &[u8]) -> Option<Bound> {
+    match codec {
+        Codec::Lz4 => lz4_bound(payload, |block, most| {
+            lz4::scan_block(block).map(|bytes| bytes.min(most))
+        })
+        .map(|bound| Bound {
+            is_exact: true,
+            ..bound
+        }),
+        Codec::None | Codec::Gzip | Codec::Snappy | Codec::Zstd => None,
+    }
+}
+
+fn lz4_bound(
+    payload: &[u8],
+    compressed: impl Fn(&[u8], u64) -> Result<u64, DecodeError>,
+) -> Option<Bound> {
+    let input = &mut Input::new(payload);
+    let frame = lz4::FrameHeader::read(input).ok()?;
+    let mut bound = Bound {
+        at_most: 0,
+        is_exact: true,
+    };
+    while let Some(block) = frame.next_block(input).ok()? {
+        let most = if block.is_stored {
+            block.bytes.len() as u64
+        } else {
+            bound.is_exact = false;
+            compressed(block.bytes, frame.max_block_bytes as u64).ok()?
+        };
+        bound.at_most = bound.at_most.saturating_add(most);
+    }
+    Some(bound)
+}
+
+fn zstd_bound(payload: &[u8]) -> Result<Bound, DecodeError> {
+    let input = &mut Input::new(payload);
+    let mut bound = Bound {
+        at_most: 0,
+        is_exact: true,
+    };
+    while !input.rest.is_empty() {
+        let frame = zstd::read_frame(input)?;
+        bound.is_exact &= frame.content_bytes.is_some();
+        bound.at_most = bound
+            .at_most
+            .saturating_add(frame.content_bytes.unwrap_or(frame.blocks_at_most));
+    }
+    Ok(bound)
+}

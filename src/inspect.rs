@@ -1,0 +1,298 @@
+//! From one batch and the limits inside it to measures and a finding. Pure: no I/O, no clock, no tokio.
+//!
+//! [`inspect`] climbs a ladder and stops at the first rung that decides: what the header says ([`Proof::Header`]),
+//! what the compressed payload's headers allow ([`Proof::Bound`]), a walk over lengths ([`Proof::Walk`]), a decode
+//! as a stream ([`Proof::Decode`]). Invariants: a size called exact was measured to its end; nothing passes a limit
+//! because it could not be read; a batch whose checksum is wrong is never refused (the broker judges it).
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+mod decode;
+mod effort;
+mod limits;
+mod sizes;
+mod tally;
+
+use std::ops::ControlFlow;
+
+use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordError, walk_records};
+use crate::codec::{DecodeError, Decoders};
+use crate::policy::{Codec, Gate, RecordAt, Size};
+
+pub use effort::{Effort, decode_time, expected_decode_bytes};
+pub use limits::DeepLimits;
+pub use sizes::{Sizes, SizesTally};
+
+use limits::Ceilings;
+use tally::Tally;
+
+/// Where the checksum's coverage begins: at the attributes (`DefaultRecordBatch.ATTRIBUTES_OFFSET`).
+const CRC_FROM: usize = 21;
+
+/// What sufficed to decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Proof {
+    /// The batch's own header.
+    Header,
+    /// The headers of the compressed payload.
+    Bound,
+    /// A walk over the lengths of uncompressed records.
+    Walk,
+    /// Decompressing.
+    Decode,
+}
+
+impl Proof {
+    /// The metric label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Header => "header",
+            Self::Bound => "bound",
+            Self::Walk => "walk",
+            Self::Decode => "decode",
+        }
+    }
+}
+
+/// Why a batch cannot be read. The label is the reason in logs, metrics and error text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undecodable {
+    /// Codec ids 5 to 7 are nobody's.
+    UnknownCodec,
+    /// Zero or fewer records declared.
+    RecordCount,
+    /// Fewer bytes than the batch's length says.
+    TruncatedBatch,
+    /// The payload does not decompress.
+    Payload(DecodeError),
+    /// What is in it are not the declared records.
+    Records(RecordError),
+}
+
+impl Undecodable {
+    /// The fixed word for it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::UnknownCodec => "unknown_codec",
+            Self::RecordCount => "record_count",
+            Self::TruncatedBatch => "truncated_batch",
+            Self::Payload(error) => error.label(),
+            Self::Records(error) => error.label(),
+        }
+    }
+}
+
+/// A size over its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Over {
+    /// Which gate.
+    pub gate: Gate,
+    /// The size; for the gate `ratio` the uncompressed bytes.
+    pub size: Size,
+    /// What it was compared with; for the gate `ratio` the uncompressed bytes that the ratio allows this batch.
+    pub limit_bytes: u64,
+    /// The record, for the gates that look at one. Its sizes are as far as it was read where `size` is `AtLeast`.
+    pub record: Option<RecordAt>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// No limit is exceeded.
+    Within,
+    /// A limit is exceeded.
+    Over(Over),
+    /// A limit could not be judged, and the checksum says that the bytes are what the client meant to send.
+    Undecodable(Undecodable),
+    /// It would be over or undecodable, but the checksum is wrong: the broker refuses the batch for that.
+    BadCrc,
+    /// [`Effort::decode_at_most`] was spent before anything was decided. Inspect again with more.
+    Unfinished,
+}
+
+/// What is known of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inspection {
+    /// Over, within, or neither.
+    pub finding: Finding,
+    /// What sufficed for the finding; a decode that was only made for measures does not count.
+    pub proof: Proof,
+    /// 61 + records after decompression. From [`Proof::Bound`] it is exact only for a batch that the broker
+    /// accepts: the payload declares it, and its decoder refuses to miss it.
+    pub uncompressed: Option<Size>,
+    /// Records counted, where all were.
+    pub records: Option<u32>,
+    /// The largest record by record bytes, where all were measured.
+    pub largest: Option<RecordAt>,
+    /// Bytes that were decompressed.
+    pub decoded_bytes: u64,
+}
+
+impl Inspection {
+    const fn new(finding: Finding, proof: Proof) -> Self {
+        Self {
+            finding,
+            proof,
+            uncompressed: None,
+            records: None,
+            largest: None,
+            decoded_bytes: 0,
+        }
+    }
+
+    const fn measured(self, uncompressed: Size) -> Self {
+        Self {
+            uncompressed: Some(uncompressed),
+            ..self
+        }
+    }
+}
+
+/// What a worker keeps from batch to batch, so that inspecting one allocates nothing.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    decoders: Decoders,
+    sizes: Sizes,
+}
+
+impl Scratch {
+    /// Allocates nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sizes of the records of the batch inspected last: of all of them where its [`Inspection::records`] is known,
+    /// of none where not.
+    pub const fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+}
+
+/// Inspects one magic-2 batch: `batch` begins with the 61 bytes that `header` was read from, and may have more
+/// bytes behind its end, which are not looked at.
+pub fn inspect(
+    header: &BatchHeader,
+    batch: &[u8],
+    limits: &DeepLimits,
+    effort: Effort,
+    scratch: &mut Scratch,
+) -> Inspection {
+    scratch.sizes.clear();
+    let inspection = look(header, batch, limits, effort, scratch);
+    if inspection.records.is_none() {
+        scratch.sizes.clear();
+    }
+    match inspection.finding {
+        Finding::Over(_) | Finding::Undecodable(_) if !is_crc_right(header, batch) => {
+            scratch.sizes.clear();
+            Inspection::new(Finding::BadCrc, inspection.proof)
+        }
+        _ => inspection,
+    }
+}
+
+fn look(
+    header: &BatchHeader,
+    batch: &[u8],
+    limits: &DeepLimits,
+    effort: Effort,
+    scratch: &mut Scratch,
+) -> Inspection {
+    let wire_bytes = header.wire_bytes();
+    let is_free = limits.is_none();
+    if is_free && !effort.measures() {
+        let inspection = Inspection::new(Finding::Within, Proof::Header);
+        return match header.codec() {
+            Some(Codec::None) => inspection.measured(Size::Exact(wire_bytes)),
+            _ => inspection,
+        };
+    }
+    let ceilings = Ceilings::new(limits, wire_bytes);
+    // Undecodable matters only where a limit needs the decode.
+    let unreadable = |why| {
+        Inspection::new(
+            if is_free {
+                Finding::Within
+            } else {
+                Finding::Undecodable(why)
+            },
+            Proof::Header,
+        )
+    };
+    let records = usize::try_from(wire_bytes)
+        .ok()
+        .and_then(|end| batch.get(BATCH_HEADER_BYTES..end));
+    let Some(records) = records else {
+        return unreadable(Undecodable::TruncatedBatch);
+    };
+    match header.codec() {
+        None => unreadable(Undecodable::UnknownCodec),
+        Some(Codec::None) => look_at_plain(header, records, &ceilings, effort, scratch),
+        Some(codec) => decode::look(codec, header, records, &ceilings, effort, scratch),
+    }
+}
+
+/// Codec none: all is here; sizes are exact from the header and a walk over lengths.
+fn look_at_plain(
+    header: &BatchHeader,
+    records: &[u8],
+    ceilings: &Ceilings,
+    effort: Effort,
+    scratch: &mut Scratch,
+) -> Inspection {
+    let uncompressed = (records.len() as u64).saturating_add(BATCH_HEADER_BYTES as u64);
+    let over = ceilings.batch_over(Size::Exact(uncompressed));
+    let is_decided = over.is_some() || ceilings.hold(uncompressed);
+    let finding = over.map_or(Finding::Within, Finding::Over);
+    let decided = Inspection::new(finding, Proof::Header).measured(Size::Exact(uncompressed));
+    // A batch that is over is walked all the same, to say whether one of its records is to blame.
+    if is_decided && over.is_none() && !effort.measures() {
+        return decided;
+    }
+    let Ok(count @ 1..) = u32::try_from(header.records_count) else {
+        return if is_decided {
+            decided
+        } else {
+            Inspection {
+                finding: Finding::Undecodable(Undecodable::RecordCount),
+                ..decided
+            }
+        };
+    };
+    let mut tally = Tally::new(
+        ceilings,
+        over,
+        effort.measures().then_some(&mut scratch.sizes),
+    );
+    let walked = walk_records(records, count, |sizes| tally.record(sizes));
+    let is_whole = walked == Ok(ControlFlow::Continue(()));
+    let finding = match (tally.over, walked) {
+        (Some(over), _) => Finding::Over(over),
+        (None, Err(error)) if !is_decided => Finding::Undecodable(Undecodable::Records(error)),
+        (None, _) => Finding::Within,
+    };
+    Inspection {
+        finding,
+        proof: if is_decided {
+            Proof::Header
+        } else {
+            Proof::Walk
+        },
+        records: is_whole.then_some(count),
+        largest: if is_whole { tally.largest } else { None },
+        ..decided
+    }
+}
+
+/// As the broker checks it (`DefaultRecordBatch.isValid`): from the attributes to the batch's end.
+fn is_crc_right(header: &BatchHeader, batch: &[u8]) -> bool {
+    let end = usize::try_from(header.wire_bytes()).unwrap_or(usize::MAX);
+    batch
+        .get(CRC_FROM..end)
+        .is_some_and(|covered| crc32c::crc32c(covered) == header.crc)
+}

@@ -1,0 +1,146 @@
+//! Limits inside a batch, and what they come to for one batch.
+
+use super::Over;
+use crate::batch::{BATCH_HEADER_BYTES, ESTIMATE_SURPLUS_BYTES, RecordSizes};
+use crate::policy::{Gate, Size};
+
+/// The gate `ratio` looks at batches above this uncompressed size only.
+const RATIO_FROM_BYTES: u64 = 1024 * 1024;
+
+/// Limits of the gates that look inside a batch; strictly more is over.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct DeepLimits {
+    /// Gate `uncompressed`.
+    pub uncompressed_bytes: Option<u64>,
+    /// Gate `record`.
+    pub record_bytes: Option<u64>,
+    /// Gate `estimate`.
+    pub estimate_bytes: Option<u64>,
+    /// Gate `key`.
+    pub key_bytes: Option<u64>,
+    /// Gate `value`.
+    pub value_bytes: Option<u64>,
+    /// Gate `headers`.
+    pub headers_bytes: Option<u64>,
+    /// Gate `ratio`: uncompressed / wire.
+    pub ratio: Option<f64>,
+}
+
+impl DeepLimits {
+    /// Nothing inside the batch is limited.
+    pub const NONE: Self = Self {
+        uncompressed_bytes: None,
+        record_bytes: None,
+        estimate_bytes: None,
+        key_bytes: None,
+        value_bytes: None,
+        headers_bytes: None,
+        ratio: None,
+    };
+
+    /// Whether nothing inside the batch is limited.
+    pub const fn is_none(&self) -> bool {
+        self.uncompressed_bytes.is_none() && self.ratio.is_none() && !self.limits_records()
+    }
+
+    /// Whether records are looked at one by one.
+    pub const fn limits_records(&self) -> bool {
+        self.record_bytes.is_some()
+            || self.estimate_bytes.is_some()
+            || self.key_bytes.is_some()
+            || self.value_bytes.is_some()
+            || self.headers_bytes.is_some()
+    }
+}
+
+/// The limits for one batch of known wire bytes: numbers only, no limit is `u64::MAX`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ceilings {
+    record: u64,
+    estimate: u64,
+    key: u64,
+    value: u64,
+    headers: u64,
+    /// A record of so many bytes exceeds none of the above.
+    harmless_record: u64,
+    pub(super) limits_records: bool,
+    /// The smaller of `uncompressed` and `ratio`.
+    pub(super) uncompressed: u64,
+    uncompressed_gate: Gate,
+}
+
+impl Ceilings {
+    pub(super) fn new(limits: &DeepLimits, wire_bytes: u64) -> Self {
+        let [record, estimate, key, value, headers, uncompressed] = [
+            limits.record_bytes,
+            limits.estimate_bytes,
+            limits.key_bytes,
+            limits.value_bytes,
+            limits.headers_bytes,
+            limits.uncompressed_bytes,
+        ]
+        .map(|limit| limit.unwrap_or(u64::MAX));
+        let by_ratio = limits
+            .ratio
+            .map_or(u64::MAX, |ratio| ratio_bytes(ratio, wire_bytes));
+        Self {
+            record,
+            estimate,
+            key,
+            value,
+            headers,
+            harmless_record: record
+                .min(estimate.saturating_sub(ESTIMATE_SURPLUS_BYTES))
+                .min(key)
+                .min(value)
+                .min(headers),
+            limits_records: limits.limits_records(),
+            uncompressed: uncompressed.min(by_ratio),
+            uncompressed_gate: if by_ratio < uncompressed {
+                Gate::Ratio
+            } else {
+                Gate::Uncompressed
+            },
+        }
+    }
+
+    /// Whether a batch of at most so many uncompressed bytes is within every limit, whatever is in it.
+    pub(super) fn hold(&self, at_most: u64) -> bool {
+        at_most <= self.uncompressed
+            && at_most.saturating_sub(BATCH_HEADER_BYTES as u64) <= self.harmless_record
+    }
+
+    /// The batch's own violation, if so many uncompressed bytes are one.
+    pub(super) fn batch_over(&self, uncompressed: Size) -> Option<Over> {
+        (uncompressed.bytes() > self.uncompressed).then_some(Over {
+            gate: self.uncompressed_gate,
+            size: uncompressed,
+            limit_bytes: self.uncompressed,
+            record: None,
+        })
+    }
+
+    /// A record's first violation: gate, size, limit.
+    #[inline]
+    pub(super) fn record_over(&self, sizes: &RecordSizes) -> Option<(Gate, u64, u64)> {
+        if sizes.record_bytes <= self.harmless_record {
+            return None;
+        }
+        [
+            (Gate::Record, sizes.record_bytes, self.record),
+            (Gate::Estimate, sizes.estimate_bytes, self.estimate),
+            (Gate::Key, sizes.key_bytes, self.key),
+            (Gate::Value, sizes.value_bytes, self.value),
+            (Gate::Headers, sizes.headers_bytes, self.headers),
+        ]
+        .into_iter()
+        .find(|(_, size, limit)| size > limit)
+    }
+}
+
+/// The most uncompressed bytes that a ratio allows a batch.
+fn ratio_bytes(ratio: f64, wire_bytes: u64) -> u64 {
+    // A product beyond 2^53 is rounded; a batch is below 2^32. `as` saturates, and takes NaN for 0.
+    let allowed = (ratio * wire_bytes as f64).floor() as u64;
+    allowed.max(RATIO_FROM_BYTES)
+}

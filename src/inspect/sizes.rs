@@ -1,0 +1,141 @@
+//! Record sizes of one batch, gathered by the bounds of the histograms, so that metrics take a batch at once.
+
+use crate::batch::RecordSizes;
+
+/// Upper bounds: the powers of two from 256 B to 1 GiB, and the broker's default limit beside 1 MiB.
+const BOUNDS: usize = 24;
+const SMALLEST_BITS: u32 = 8;
+const MEBIBYTE: u64 = 1024 * 1024;
+/// `message.max.bytes` by default: 1 MiB and the 12 bytes before a batch's length.
+const BROKER_DEFAULT: u64 = MEBIBYTE + 12;
+/// The place of `BROKER_DEFAULT` among the bounds.
+const BROKER_DEFAULT_AT: usize = 13;
+
+/// Sizes of one batch's records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sizes {
+    /// As encoded.
+    pub record_bytes: SizesTally,
+    /// As Java estimates.
+    pub estimate_bytes: SizesTally,
+}
+
+impl Sizes {
+    #[inline]
+    pub(super) fn record(&mut self, sizes: &RecordSizes) {
+        self.record_bytes.add(sizes.record_bytes);
+        self.estimate_bytes.add(sizes.estimate_bytes);
+    }
+
+    pub(super) fn clear(&mut self) {
+        if self.record_bytes.count > 0 {
+            *self = Self::default();
+        }
+    }
+}
+
+/// How many sizes fell under each bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SizesTally {
+    /// The last is of what exceeds every bound.
+    under: [u32; BOUNDS + 1],
+    count: u32,
+    sum: u64,
+    last: u64,
+}
+
+impl SizesTally {
+    /// How many there are.
+    pub const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Their sum.
+    pub const fn sum_bytes(&self) -> u64 {
+        self.sum
+    }
+
+    /// The last one; 0 before the first.
+    pub const fn last_bytes(&self) -> u64 {
+        self.last
+    }
+
+    /// Each bound with the number of sizes above the bound before and not above it; none for what exceeds all.
+    pub fn by_bound(&self) -> impl Iterator<Item = (Option<u64>, u32)> {
+        self.under
+            .into_iter()
+            .enumerate()
+            .map(|(at, count)| (bound_bytes(at), count))
+    }
+
+    #[inline]
+    fn add(&mut self, bytes: u64) {
+        if let Some(under) = self.under.get_mut(place(bytes)) {
+            *under = under.saturating_add(1);
+        }
+        self.count = self.count.saturating_add(1);
+        self.sum = self.sum.saturating_add(bytes);
+        self.last = bytes;
+    }
+}
+
+/// The bound at a place.
+fn bound_bytes(at: usize) -> Option<u64> {
+    let power = match at {
+        BROKER_DEFAULT_AT => return Some(BROKER_DEFAULT),
+        BOUNDS.. => return None,
+        _ if at > BROKER_DEFAULT_AT => at.saturating_sub(1),
+        _ => at,
+    };
+    1u64.checked_shl(SMALLEST_BITS.saturating_add(power as u32))
+}
+
+/// The place of the smallest bound that a size does not exceed.
+#[inline]
+fn place(bytes: u64) -> usize {
+    let bits = 64u32.saturating_sub(bytes.saturating_sub(1).leading_zeros());
+    let power = bits.saturating_sub(SMALLEST_BITS) as usize;
+    let is_broker_default = bytes > MEBIBYTE && bytes <= BROKER_DEFAULT;
+    let is_above = bytes > BROKER_DEFAULT;
+    if is_broker_default {
+        BROKER_DEFAULT_AT
+    } else {
+        power.saturating_add(usize::from(is_above)).min(BOUNDS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_falls_under_the_smallest_bound_that_it_does_not_exceed() {
+        for (bytes, bound) in [
+            (0, Some(256)),
+            (256, Some(256)),
+            (257, Some(512)),
+            (1_048_576, Some(1_048_576)),
+            (1_048_577, Some(1_048_588)),
+            (1_048_588, Some(1_048_588)),
+            (1_048_589, Some(2_097_152)),
+            (1 << 30, Some(1 << 30)),
+            ((1 << 30) + 1, None),
+            (u64::MAX, None),
+        ] {
+            let mut tally = SizesTally::default();
+            tally.add(bytes);
+            let under: Vec<_> = tally.by_bound().filter(|(_, count)| *count > 0).collect();
+            assert_eq!(under, [(bound, 1)], "{bytes}");
+        }
+    }
+
+    #[test]
+    fn bounds_ascend() {
+        let bounds: Vec<_> = SizesTally::default()
+            .by_bound()
+            .map_while(|(bound, _)| bound)
+            .collect();
+        assert_eq!(bounds.len(), BOUNDS);
+        assert!(bounds.is_sorted_by(|a, b| a < b));
+    }
+}

@@ -1,0 +1,247 @@
+//! The second half of judging: counting what passes, refusing what does not.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::measure::{look_inside, sample};
+use super::{
+    INVALID_RECORD, Judge, MESSAGE_TOO_LARGE, Measured, Outcome, Refused, Sent, Verdict, Weighed,
+};
+use crate::batch::BatchHeader;
+use crate::policy::{Action, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Violation};
+use crate::proxy::ClientInfo;
+use crate::proxy::topics::TopicHandle;
+use crate::wire::produce_answer::PartitionResult;
+
+/// POLICY_VIOLATION
+const POLICY_VIOLATION: i16 = 44;
+
+/// Records flagged in one `record_errors`: the count is the peer's own claim.
+const MOST_FLAGGED: i32 = 65_536;
+
+impl Judge {
+    /// Counts, logs and refuses what [`Judge::weigh`] found.
+    pub fn settle(&mut self, frame: &[u8], client: &ClientInfo, now: Instant) -> Verdict {
+        let mut verdict = Verdict::default();
+        let mut weighed = std::mem::take(&mut self.weighed);
+        let is_whole = weighed.len() == self.layout.partitions.len()
+            && !weighed.iter().any(|weighed| weighed.outcome.is_refused())
+            && !self.has_repeated_topics(frame);
+        let mut kept: Vec<(usize, usize)> = Vec::new();
+        for Weighed {
+            topic_entry,
+            partition_entry,
+            outcome,
+        } in weighed.drain(..)
+        {
+            let entry = &self.layout.partitions[partition_entry];
+            let partition = entry.index;
+            let batch = entry
+                .records
+                .clone()
+                .and_then(|range| frame.get(range))
+                .unwrap_or_default();
+            let result = match outcome {
+                Outcome::Pass | Outcome::SpoilsRequest => None,
+                Outcome::Within(measured) => {
+                    self.count(&measured, batch, now);
+                    measured.topic.metrics.forwarded.inc();
+                    verdict.sent.push(measured.sent(partition));
+                    None
+                }
+                Outcome::Over(mut measured, violation)
+                    if measured.topic.policy.action == Action::Observe =>
+                {
+                    self.count(&measured, batch, now);
+                    look_inside(&mut measured, batch);
+                    self.observe(&measured, violation, partition, client);
+                    verdict.sent.push(measured.sent(partition));
+                    None
+                }
+                Outcome::Over(mut measured, violation) => {
+                    look_inside(&mut measured, batch);
+                    Some(self.refuse(&measured, violation, partition, client, now))
+                }
+                Outcome::Answer(code, text) => Some(PartitionResult::refused(
+                    partition,
+                    code,
+                    text.to_owned(),
+                    Vec::new(),
+                )),
+            };
+            match result {
+                Some(result) => verdict.refused.push(Refused {
+                    topic_key: self.encoded_key(frame, topic_entry),
+                    result,
+                }),
+                None if !is_whole => kept.push((topic_entry, partition_entry)),
+                None => {}
+            }
+        }
+        self.weighed = weighed;
+        if !is_whole {
+            verdict.kept = Some(self.grouped(frame, &kept));
+        }
+        verdict
+    }
+
+    fn encoded_key(&self, frame: &[u8], topic_entry: usize) -> Vec<u8> {
+        frame
+            .get(self.layout.topics[topic_entry].key.clone())
+            .unwrap_or_default()
+            .to_vec()
+    }
+
+    /// Counts what was measured of a batch that goes on to the broker.
+    fn count(&self, measured: &Measured, batch: &[u8], now: Instant) {
+        let Measured {
+            topic,
+            header,
+            facts,
+            proof,
+        } = measured;
+        let Some(codec) = facts.codec else { return };
+        topic.metrics.batch(
+            codec,
+            facts.wire_bytes,
+            u64::from(header.records_count.max(0).unsigned_abs()),
+        );
+        if let Some(proof) = proof {
+            self.shared.metrics.inspection(proof.label(), codec);
+        }
+        if topic
+            .policy
+            .batch_limit_bytes(topic.learned())
+            .is_some_and(|limit| topic.policy.is_near(facts.wire_bytes, limit))
+        {
+            topic.metrics.near_limit(Gate::Batch);
+        }
+        sample(
+            measured,
+            batch,
+            self.shared.decode(),
+            &self.shared.metrics,
+            now,
+        );
+    }
+
+    fn refuse(
+        &mut self,
+        measured: &Measured,
+        violation: Violation,
+        partition: i32,
+        client: &ClientInfo,
+        now: Instant,
+    ) -> PartitionResult {
+        let Measured { topic, header, .. } = measured;
+        let is_loop = topic.policy.error_code == ErrorCode::Auto
+            && self.is_loop(topic, header, partition, client, now);
+        let error_code = match topic.policy.error_code {
+            _ if violation.unreadable.is_some() => INVALID_RECORD,
+            ErrorCode::Auto if is_loop => INVALID_RECORD,
+            ErrorCode::Auto | ErrorCode::MessageTooLarge => MESSAGE_TOO_LARGE,
+            ErrorCode::PolicyViolation => POLICY_VIOLATION,
+            ErrorCode::InvalidRecord => INVALID_RECORD,
+        };
+        let flagged = flagged_records(error_code, is_loop, header, &violation, client);
+        topic.metrics.refused.inc();
+        if is_loop {
+            topic.metrics.loops.inc();
+        }
+        topic
+            .metrics
+            .violation(violation.limit.gate, violation.limit.source, Action::Reject);
+        let refusal =
+            self.shared
+                .refusal(topic, measured.facts, violation, partition, Blame::Sizegate);
+        self.shared.report(&refusal, error_code, is_loop, client);
+        PartitionResult::refused(partition, error_code, refusal.text, flagged)
+    }
+
+    fn observe(
+        &self,
+        measured: &Measured,
+        violation: Violation,
+        partition: i32,
+        client: &ClientInfo,
+    ) {
+        let topic = &measured.topic;
+        topic.metrics.observed.inc();
+        topic.metrics.violation(
+            violation.limit.gate,
+            violation.limit.source,
+            Action::Observe,
+        );
+        let refusal =
+            self.shared
+                .refusal(topic, measured.facts, violation, partition, Blame::Observed);
+        self.shared.report(&refusal, 0, false, client);
+    }
+
+    fn is_loop(
+        &mut self,
+        topic: &TopicHandle,
+        header: &BatchHeader,
+        partition: i32,
+        client: &ClientInfo,
+        now: Instant,
+    ) -> bool {
+        let bytes = if header.producer_id < 0 {
+            header.crc
+        } else {
+            0
+        };
+        let key = ResendKey {
+            topic: topic.name.to_string(),
+            partition,
+            identity: (
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                bytes,
+            ),
+        };
+        let is_old_java = header.records_count > 1
+            && client
+                .software
+                .as_ref()
+                .is_some_and(|s| LoopDetector::is_old_java(&s.name, &s.version));
+        self.loops.is_loop(key, now, is_old_java)
+    }
+}
+
+impl Measured {
+    fn sent(self, partition: i32) -> Sent {
+        Sent {
+            topic: Arc::clone(&self.topic),
+            partition,
+            facts: self.facts,
+        }
+    }
+}
+
+/// `record_errors` go with code 87 only: with 10 and 44 they make librdkafka lose the code.
+fn flagged_records(
+    error_code: i16,
+    is_loop: bool,
+    header: &BatchHeader,
+    violation: &Violation,
+    client: &ClientInfo,
+) -> Vec<i32> {
+    if error_code != INVALID_RECORD {
+        return Vec::new();
+    }
+    match violation.record {
+        Some(record) if !is_loop => vec![i32::try_from(record.index).unwrap_or(0)],
+        _ if header.records_count == 1 => vec![0],
+        _ if is_loop
+            && client
+                .software
+                .as_ref()
+                .is_some_and(|s| LoopDetector::is_java(&s.name)) =>
+        {
+            (0..header.records_count.min(MOST_FLAGGED)).collect()
+        }
+        _ => Vec::new(),
+    }
+}

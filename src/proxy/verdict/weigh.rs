@@ -1,0 +1,188 @@
+//! One partition's batch on the scales: first the batch gate, by the header alone, then what is inside.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::measure::with_scratch;
+use super::{Measured, Outcome, TopicHandle};
+use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
+use crate::config::Decode;
+use crate::inspect::{DeepLimits, Effort, Finding, Inspection, inspect};
+use crate::policy::{BatchFacts, Codec, Size};
+use crate::wire::produce::Layout;
+
+/// Bytes behind a batch that the broker accepts and does not store (`RecordBatch.HEADER_SIZE_UP_TO_MAGIC` − 1).
+const TRAILING_BYTES: usize = 16;
+
+/// Bytes that may be decompressed for one request on its session's own turn: a millisecond of gzip, less of every
+/// other codec.
+const DECODE_ON_TURN_BYTES: u64 = 400 * 1024;
+
+/// Bytes that may be decompressed for one request in all: gzip takes 2.5 s.
+const DECODE_IN_ALL_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// A batch whose verdict needs a decode too long for a session's turn.
+#[derive(Debug)]
+pub struct LongDecode {
+    partition_entry: usize,
+    records: Range<usize>,
+    header: BatchHeader,
+    limits: DeepLimits,
+}
+
+/// What was found off the session's turn, by partition entry, in ascending order.
+pub type Inspected = Vec<(usize, Inspection)>;
+
+/// Inspects what was too long for the session's turn. Runs where nobody waits for the thread.
+pub fn inspect_long(frame: &[u8], decodes: &[LongDecode]) -> Inspected {
+    let mut left = DECODE_IN_ALL_BYTES;
+    let inspect_one = |decode: &LongDecode| {
+        let records = frame.get(decode.records.clone())?;
+        let effort = Effort::VERDICT.decode_at_most(left);
+        let inspection = with_scratch(|scratch| {
+            inspect(&decode.header, records, &decode.limits, effort, scratch)
+        });
+        left = left.saturating_sub(inspection.decoded_bytes);
+        Some((decode.partition_entry, inspection))
+    };
+    decodes.iter().filter_map(inspect_one).collect()
+}
+
+/// The scales for the partitions of one request.
+pub(super) struct Scales<'a> {
+    frame: &'a [u8],
+    layout: &'a Layout,
+    decode: Decode,
+    /// Bytes that may still be decompressed on this turn.
+    decode_left: u64,
+    inspected: &'a Inspected,
+    long: Vec<LongDecode>,
+}
+
+impl<'a> Scales<'a> {
+    /// Scales for one request; `inspected` is what is known already.
+    pub(super) fn new(
+        frame: &'a [u8],
+        layout: &'a Layout,
+        decode: Decode,
+        inspected: &'a Inspected,
+    ) -> Self {
+        Self {
+            frame,
+            layout,
+            decode,
+            decode_left: DECODE_ON_TURN_BYTES,
+            inspected,
+            long: Vec::new(),
+        }
+    }
+
+    /// What must be decoded off this turn.
+    pub(super) fn into_long(self) -> Vec<LongDecode> {
+        self.long
+    }
+
+    /// Weighs the batch of one partition entry.
+    pub(super) fn weigh(
+        &mut self,
+        topic: &Arc<TopicHandle>,
+        partition_entry: usize,
+        records: Range<usize>,
+    ) -> Outcome {
+        let bytes = self.frame.get(records.clone()).unwrap_or_default();
+        let Ok(header) = BatchHeader::read(bytes) else {
+            return Outcome::Pass;
+        };
+        if !self.layout.is_transactional && header.magic == 2 && header.is_transactional() {
+            return Outcome::SpoilsRequest;
+        }
+        if !is_judged_by_size(self.layout, &header, bytes.len()) {
+            return Outcome::Pass;
+        }
+        let mut measured = Measured {
+            topic: Arc::clone(topic),
+            header,
+            facts: facts(&header),
+            proof: None,
+        };
+        if let Some(violation) = topic.policy.judge_batch(&measured.facts, topic.learned()) {
+            return Outcome::Over(measured, violation);
+        }
+        if topic.policy.inside.is_none() {
+            return Outcome::Within(measured);
+        }
+        let known = self
+            .inspected
+            .binary_search_by_key(&partition_entry, |(entry, _)| *entry);
+        let known = known
+            .ok()
+            .and_then(|at| self.inspected.get(at))
+            .map(|(_, inspection)| *inspection);
+        let inspection = known.unwrap_or_else(|| self.inspect(topic, &header, bytes));
+        measured.proof = Some(inspection.proof);
+        measured.facts.uncompressed = inspection.uncompressed.or(measured.facts.uncompressed);
+        measured.facts.largest = inspection.largest;
+        let violation = match inspection.finding {
+            Finding::Within => return Outcome::Within(measured),
+            // The broker refuses it for its checksum.
+            Finding::BadCrc => None,
+            Finding::Over(over) => topic.policy.violation(&over),
+            Finding::Undecodable(why) => topic.policy.unreadable(why.label()),
+            Finding::Unfinished if known.is_some() => topic.policy.unreadable("too_much_to_decode"),
+            Finding::Unfinished => {
+                self.long.push(LongDecode {
+                    partition_entry,
+                    records,
+                    header,
+                    limits: topic.policy.inside,
+                });
+                None
+            }
+        };
+        match violation {
+            Some(violation) => Outcome::Over(measured, violation),
+            None => Outcome::Pass,
+        }
+    }
+
+    fn inspect(&mut self, topic: &TopicHandle, header: &BatchHeader, bytes: &[u8]) -> Inspection {
+        let limits = &topic.policy.inside;
+        // `never` keeps every limit that needs a decode out of the configuration; what a header proves is still used.
+        let most = if self.decode == Decode::Never {
+            0
+        } else {
+            self.decode_left
+        };
+        let effort = Effort::VERDICT.decode_at_most(most);
+        let inspection = with_scratch(|scratch| inspect(header, bytes, limits, effort, scratch));
+        self.decode_left = self.decode_left.saturating_sub(inspection.decoded_bytes);
+        inspection
+    }
+}
+
+/// What the header alone says.
+fn facts(header: &BatchHeader) -> BatchFacts {
+    let codec = header.codec();
+    let wire_bytes = header.wire_bytes();
+    BatchFacts {
+        wire_bytes,
+        uncompressed: (codec == Some(Codec::None)).then_some(Size::Exact(wire_bytes)),
+        codec,
+        records: header.records_count,
+        largest: None,
+    }
+}
+
+/// The broker would come to judge this batch by its size: one whole magic-2 batch with base offset 0 and nothing
+/// wrong that is checked earlier (`ProduceRequest.validateRecords`, `LogValidator`).
+fn is_judged_by_size(layout: &Layout, header: &BatchHeader, records_bytes: usize) -> bool {
+    let wire_bytes = usize::try_from(header.wire_bytes()).unwrap_or(usize::MAX);
+    layout.version >= 3
+        && header.magic == 2
+        && header.base_offset == 0
+        && wire_bytes >= BATCH_HEADER_BYTES
+        && records_bytes
+            .checked_sub(wire_bytes)
+            .is_some_and(|trailing| trailing <= TRAILING_BYTES)
+        && (layout.version >= 7 || header.codec() != Some(Codec::Zstd))
+}

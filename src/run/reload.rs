@@ -1,0 +1,95 @@
+//! The configuration read again: on SIGHUP, or when the file's content changes (a ConfigMap swaps a symlink, so
+//! the content is compared, not the file's time).
+//!
+//! Invariant: what is in force is always a valid configuration. One with a mistake changes nothing.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{self, Config, Overrides};
+use crate::policy::Policy;
+use crate::proxy::Shared;
+use crate::telemetry::log::LevelHandle;
+
+/// How often the file is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The configuration in force, and what follows it.
+pub(super) struct Live {
+    /// In force.
+    pub config: Arc<ArcSwap<Config>>,
+    /// Where it was read from.
+    pub path: Option<PathBuf>,
+    /// What the command line says over it.
+    pub overrides: Overrides,
+    /// Follows `rules`, `limits`, `mode` and `near_limit`.
+    pub shared: Arc<Shared>,
+    /// Follows `telemetry.log_level`.
+    pub level: Option<LevelHandle>,
+}
+
+impl Live {
+    /// Reloads until shutdown.
+    pub(super) async fn follow(self, shutdown: CancellationToken) -> std::io::Result<()> {
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut seen = self.content().await;
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => return Ok(()),
+                _ = hangup.recv() => {
+                    seen = self.content().await;
+                    self.reload();
+                }
+                () = tokio::time::sleep(LOOK_INTERVAL) => {
+                    let content = self.content().await;
+                    if content.is_some() && content != seen {
+                        seen = content;
+                        self.reload();
+                    }
+                }
+            }
+        }
+    }
+
+    async fn content(&self) -> Option<Vec<u8>> {
+        tokio::fs::read(self.path.as_ref()?).await.ok()
+    }
+
+    fn reload(&self) {
+        let read = config::load(
+            self.path.as_deref(),
+            &self.overrides,
+            &config::process_env(),
+        );
+        let applied = read
+            .map_err(|mistakes| mistakes.to_string())
+            .and_then(|new| self.apply(&new));
+        self.shared.metrics.reloaded(applied.is_ok());
+        if let Err(mistakes) = applied {
+            tracing::error!(
+                mistakes,
+                "the changed configuration has a mistake; the last good one stays in force"
+            );
+        }
+    }
+
+    fn apply(&self, new: &Config) -> Result<(), String> {
+        let reload = config::reload(&self.config.load(), new);
+        let policy = Policy::compile(&reload.config)?;
+        if let Some(level) = &self.level {
+            level.set(reload.config.telemetry.log_level);
+        }
+        self.shared.policy.store(Arc::new(policy));
+        self.config.store(Arc::new(reload.config));
+        tracing::info!(changed = ?reload.live, "configuration reloaded");
+        if !reload.needs_restart.is_empty() {
+            tracing::warn!(keys = ?reload.needs_restart, "changed in the configuration, but in force only after a restart");
+        }
+        Ok(())
+    }
+}
