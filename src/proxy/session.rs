@@ -296,8 +296,11 @@ impl Session {
                 }
                 Question::Topics(names) => {
                     asked.limits = true;
-                    let confirmed = names.iter().map(|name| confirm(&shared, name, node_id));
-                    let _ = tokio::time::timeout(ASK, join_all(confirmed)).await;
+                    let confirmed = join_all(names.iter().map(|name| confirm(&shared, name, node_id)));
+                    let confirmed = tokio::time::timeout(ASK, confirmed).await.unwrap_or_default();
+                    let is_seen = |at: usize| confirmed.get(at).copied().unwrap_or(false);
+                    let unseen = names.iter().enumerate().filter(|(at, _)| !is_seen(*at));
+                    asked.unseen = unseen.map(|(_, name)| Arc::clone(name)).collect();
                 }
                 Question::Decode(decodes) => {
                     let _turn = shared.decoding.acquire().await;
@@ -314,10 +317,16 @@ impl Session {
 /// What is asked before a verdict, and comes back with what has been asked.
 type Asking = Pin<Box<dyn Future<Output = Asked> + Send>>;
 
-/// Whether a topic exists, and its limits as they are now.
-async fn confirm(shared: &Shared, name: &str, node_id: Option<i32>) {
-    if let Lookup::Found(topic) = shared.cluster.find_topic(name).await {
-        let _ = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
+/// Makes sure of a topic and of its limits as they are now. `true`: the cluster said whether there is such a topic.
+async fn confirm(shared: &Shared, name: &str, node_id: Option<i32>) -> bool {
+    match shared.cluster.find_topic(name).await {
+        Lookup::Found(topic) => {
+            // Where they cannot be read, their age tells.
+            let _ = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
+            true
+        }
+        Lookup::Absent => true,
+        Lookup::Hidden | Lookup::Unreachable => false,
     }
 }
 

@@ -69,6 +69,8 @@ pub struct Asked {
     pub ids: bool,
     /// Topics and learned limits were confirmed.
     pub limits: bool,
+    /// Topics that could not be confirmed: the cluster did not answer, or does not let us see them.
+    pub unseen: Vec<Arc<str>>,
     /// What long decodes found.
     pub inspected: Inspected,
 }
@@ -254,18 +256,13 @@ impl Judge {
         };
         match resolved {
             Resolved::Topic(handle) => scales.weigh(handle, partition_entry, records),
-            Resolved::UnknownId(_) if asked.ids && self.must_be_named() => Outcome::Answer(
+            // Retriable, and what the broker itself says of an id it does not know.
+            Resolved::UnknownId(_) if asked.ids && self.shared.policy.load().is_governed() => Outcome::Answer(
                 UNKNOWN_TOPIC_ID,
                 "sizegate: the topic's name is not known yet, so its limits are not either",
             ),
             Resolved::UnknownId(_) | Resolved::Impossible => Outcome::Pass,
         }
-    }
-
-    /// A topic id that nobody can name may not pass a rule unseen; but if the cluster answers and does not know
-    /// the id either, the broker's own answer is the right one.
-    fn must_be_named(&self) -> bool {
-        self.shared.policy.load().is_governed() && !self.shared.cluster.is_reached()
     }
 
     /// A partition named twice counts once, with its last batch, as in the broker.
@@ -376,11 +373,10 @@ impl Shared {
                 }
             }
             _ if !asked.limits => Standing::Doubtful,
-            // The cluster was asked and has no such topic or partition, or did not answer: then a rule's number
-            // still counts.
-            Some(_) => Standing::Falls,
-            None if is_by_rule && !self.cluster.is_reached() => Standing::Stands,
-            None => Standing::Falls,
+            // The cluster was asked and has no such topic or partition. What it does not let us see may well exist,
+            // and then a rule's number counts.
+            None if is_by_rule && asked.unseen.contains(&topic.name) => Standing::Stands,
+            None | Some(_) => Standing::Falls,
         }
     }
 }
