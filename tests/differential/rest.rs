@@ -7,7 +7,7 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Message, Request};
 
 use super::raw::any_frame;
-use super::ways::{End, Heard, Ways, talk, ways};
+use super::ways::{End, Heard, SILENCE, Ways, talk, ways};
 use crate::support::client::{Part, frame, text};
 use crate::support::{Connection, batch_of_bytes};
 use sizegate::wire::api;
@@ -15,6 +15,10 @@ use sizegate::wire::api;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Other tests change the cluster between two looks at it; that often in a row they do not.
 const ATTEMPTS: usize = 40;
+
+/// StreamsGroupHeartbeat, StreamsGroupDescribe and two newer ones: `kafka-protocol` has no bodies for them, so they
+/// are only compared with hopeless ones.
+const UNKNOWN_TO_US: [i16; 4] = [88, 89, 93, 94];
 
 /// A request with nothing in it, as far as `kafka-protocol` knows the kind.
 struct Minimal {
@@ -68,7 +72,10 @@ pub fn every_other_request_in_every_version_with_a_minimal_body(version: &str) {
             continue;
         }
         let minimal = minimal_requests().into_iter().find(|minimal| minimal.api_key == api_key);
-        let minimal = minimal.unwrap_or_else(|| panic!("no minimal body for key {api_key}: add its request"));
+        let Some(minimal) = minimal else {
+            assert!(UNKNOWN_TO_US.contains(&api_key), "no minimal body for key {api_key}: add its request");
+            continue;
+        };
         for api_version in oldest..=newest {
             // In a version that `kafka-protocol` does not know, the nearest one's body: the answer may be an error.
             let mut frame = (minimal.frame)(api_version.clamp(minimal.oldest, minimal.newest));
@@ -187,26 +194,33 @@ fn advertised(ways: &Ways) -> Vec<(i16, i16, i16)> {
 /// Demands the broker's answer byte for byte, but for addresses. Between two equal answers by the broker, so that
 /// nothing else has changed meanwhile.
 fn compare(ways: &Ways, case: &str, api_key: i16, frame: &[u8]) -> bool {
+    let patience = if is_never_answered(frame) { SILENCE } else { PATIENCE };
     let direct = || {
-        let heard = talk(&ways.kafka.bootstrap(), &[frame.to_vec()], PATIENCE);
+        let heard = talk(&ways.kafka.bootstrap(), &[frame.to_vec()], patience);
         Heard { frames: heard.frames.iter().map(|frame| translated(ways, frame)).collect(), end: heard.end }
     };
     let mut before = direct();
     for _ in 0..ATTEMPTS {
-        let proxied = talk(&ways.sizegate.bootstrap(), &[frame.to_vec()], PATIENCE);
+        let proxied = talk(&ways.sizegate.bootstrap(), &[frame.to_vec()], patience);
         assert_names_no_broker(ways, case, &proxied);
         let after = direct();
         let shape = |heard: &Heard| (heard.frames.iter().map(Vec::len).collect::<Vec<_>>(), heard.end);
         let is_stable = if is_never_the_same(api_key) { shape(&before) == shape(&after) } else { before == after };
         if is_stable {
+            assert_eq!(before.end == End::Silent, is_never_answered(frame), "{case}");
             let same = if is_never_the_same(api_key) { shape(&before) == shape(&proxied) } else { before == proxied };
             assert!(same, "{case}\n  broker:   {before:02x?}\n  sizegate: {proxied:02x?}");
-            assert_ne!(proxied.end, End::Silent, "{case}");
             return !proxied.frames.is_empty();
         }
         before = after;
     }
     panic!("{case}: the broker's own answers are never twice the same");
+}
+
+/// AddPartitionsToTxn without transactions, from version 4 on: the broker forgets to answer.
+fn is_never_answered(frame: &[u8]) -> bool {
+    let empty = frame.ends_with(&[1, 0]) && frame.len() < 24;
+    frame[4..6] == AddPartitionsToTxnRequest::KEY.to_be_bytes() && frame[7] >= 4 && empty
 }
 
 /// Answers that hold new ids or the time: only their length is compared.

@@ -14,7 +14,7 @@ use crate::support::client::answers;
 use crate::support::{Answer, Connection, ErrorKind, Kafka, Sizegate, Topic};
 
 /// How long a silence must last to be one, where one is expected.
-const SILENCE: Duration = Duration::from_millis(700);
+pub const SILENCE: Duration = Duration::from_millis(700);
 /// Elsewhere a silence is a hang; this only keeps a failing test from hanging too.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The correlation id of the probe behind each case.
@@ -77,7 +77,11 @@ impl Ways {
     /// Topics for each way, made from the same descriptions: partitions and configuration.
     pub fn mirrored(&self, descriptions: &[(i32, &[(&str, &str)])]) -> [Vec<Topic>; 2] {
         let make = |side: &str| {
-            let topic = |(partitions, configs): &(i32, &[(&str, &str)])| self.kafka.topic(side, *partitions, configs);
+            let topic = |(partitions, configs): &(i32, &[(&str, &str)])| {
+                // The records are older than the default retention.
+                let configs = [&[("retention.ms", "-1")], *configs].concat();
+                self.kafka.topic(side, *partitions, &configs)
+            };
             descriptions.iter().map(topic).collect()
         };
         [make("a"), make("b")]
