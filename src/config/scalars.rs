@@ -6,7 +6,6 @@
 mod addresses;
 mod amounts;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 pub(in crate::config) use addresses::{HostName, NodeIds, NodeName};
@@ -25,25 +24,14 @@ pub(super) trait Scalar: Sized {
     fn read(text: &str) -> Result<Self, String>;
 }
 
-/// Anything [`FromStr`](std::str::FromStr) whose errors say nothing a user needs.
-macro_rules! by_from_str {
-    ($($type:ty: $allowed:literal),+ $(,)?) => {
-        $(impl Scalar for $type {
-            fn allowed() -> String {
-                $allowed.to_owned()
-            }
+impl Scalar for bool {
+    fn allowed() -> String {
+        one_of(["true", "false"])
+    }
 
-            fn read(text: &str) -> Result<Self, String> {
-                text.parse().map_err(|_| String::new())
-            }
-        })+
-    };
-}
-
-by_from_str! {
-    SocketAddr: "an IP address and a port, such as `127.0.0.1:19092`, `0.0.0.0:19092` or `[::]:19092`",
-    bool: "`true` or `false`",
-    u16: "a port, 0 to 65535",
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| String::new())
+    }
 }
 
 /// One of a few words.

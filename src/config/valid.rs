@@ -125,12 +125,10 @@ fn listener(raw: RawListener, report: &mut Report) -> Listener {
 
 fn node_ports(raw: RawNodePorts, host: String, bind: SocketAddr, report: &mut Report) -> Advertise {
     const IDS: &str = "listener.node_ports.node_ids";
-    // The port after the bootstrap address, unless the system picks that one: then it picks these too.
-    let first = raw.first.or(if bind.port() == 0 {
-        0
-    } else {
-        bind.port().saturating_add(1)
-    });
+    let first = port(
+        raw.first
+            .or(Count(u64::from(bind.port().saturating_add(1)))),
+    );
     let mut node_ids: Vec<i32> = Vec::new();
     if raw.node_ids.is_absent() {
         node_ids.extend(0..=9);
@@ -179,7 +177,7 @@ fn sni(raw: RawSni, bind: SocketAddr, report: &mut Report) -> Option<Advertise> 
     }
     let advertised_port = match raw.advertised_port {
         Field::Absent => bind.port(),
-        port => u16::try_from(port.or(Count(1)).0).unwrap_or(u16::MAX),
+        given => port(given.or(Count(1))),
     };
     Some(Advertise::Sni {
         bootstrap: raw.bootstrap.value()?.0,
@@ -281,6 +279,11 @@ fn entries<R: Default, T>(
             None => read(R::default(), path, &mut Report::default()),
         })
         .collect()
+}
+
+/// The port that a count of at most 65,535 is.
+fn port(count: Count<1, 65_535>) -> u16 {
+    u16::try_from(count.0).unwrap_or(u16::MAX)
 }
 
 fn loopback(port: u16) -> SocketAddr {

@@ -1,10 +1,27 @@
 //! Hosts, ports and brokers' ids.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 use super::Scalar;
 use crate::config::HostPort;
+
+/// An address to listen on. Port 0, which means any, is none: clients could not know it.
+impl Scalar for SocketAddr {
+    fn allowed() -> String {
+        "an IP address and a port, such as `127.0.0.1:19092`, `0.0.0.0:19092` or `[::]:19092`"
+            .to_owned()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text.parse::<Self>() {
+            Ok(address) if address.port() == 0 => Err("a port is 1 to 65535".to_owned()),
+            Ok(address) => Ok(address),
+            Err(_) => Err(String::new()),
+        }
+    }
+}
 
 impl Scalar for HostPort {
     fn allowed() -> String {
