@@ -310,6 +310,11 @@ impl Session {
                         .map(|id| shared.cluster.find_topic_by_id(id));
                     let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
                 }
+                Question::Names(names) => {
+                    asked.names = true;
+                    let lookups = names.iter().map(|name| shared.cluster.find_topic(name));
+                    let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
+                }
                 Question::Topics(names) => {
                     asked.limits = true;
                     let confirmed =

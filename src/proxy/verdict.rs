@@ -72,6 +72,8 @@ pub struct Refused {
 pub struct Asked {
     /// Unknown topic ids were looked up.
     pub ids: bool,
+    /// Unknown topic names were looked up.
+    pub names: bool,
     /// Topics and learned limits were confirmed.
     pub limits: bool,
     /// Topics that could not be confirmed: the cluster did not answer, or does not let us see them.
@@ -85,6 +87,8 @@ pub struct Asked {
 pub enum Question {
     /// The names of these topic ids.
     Ids(Vec<Uuid>),
+    /// Topics that nobody has heard of yet, by name.
+    Names(Vec<Arc<str>>),
     /// Whether these topics exist, and their limits as they are now.
     Topics(Vec<Arc<str>>),
     /// What is inside these batches.
@@ -200,14 +204,20 @@ impl Judge {
         let mut weighed = std::mem::take(&mut self.weighed);
         weighed.clear();
         let mut unknown_ids = Vec::new();
+        let mut unknown_names = Vec::new();
+        let may_look_up = !asked.names && self.shared.cluster.is_reached();
         let mut scales = Scales::new(frame, &self.layout, self.shared.decode(), &asked.inspected);
         for topic_entry in 0..self.layout.topics.len() {
             let topic = &self.layout.topics[topic_entry];
             let resolved = self
                 .topics
                 .resolve(&self.shared, self.layout.topic_key(frame, topic)?);
-            if let Resolved::UnknownId(id) = resolved {
-                unknown_ids.push(id);
+            match &resolved {
+                Resolved::UnknownId(id) => unknown_ids.push(*id),
+                Resolved::Topic(handle) if may_look_up && handle.wants_looking_up() => {
+                    unknown_names.push(Arc::clone(&handle.name));
+                }
+                Resolved::Topic(_) | Resolved::Impossible => {}
             }
             for partition_entry in topic.partitions.clone() {
                 let outcome = self.weigh_partition(&mut scales, &resolved, partition_entry, asked);
@@ -222,6 +232,10 @@ impl Judge {
         self.weighed = weighed;
         if !unknown_ids.is_empty() && !asked.ids {
             return Ok(Some(Question::Ids(unknown_ids)));
+        }
+        // Once per topic: a limit set by its creator is in force from the first batch on.
+        if !unknown_names.is_empty() {
+            return Ok(Some(Question::Names(unknown_names)));
         }
         if !long.is_empty() {
             return Ok(Some(Question::Decode(long)));

@@ -1,10 +1,12 @@
 //! What a client is told beyond a verdict on a batch: a request above the frame limit refused for each of its
 //! partitions, and a broker's own refusal explained on its way back.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use super::Session;
-use crate::cluster::CompressionType;
+use crate::cluster::{CompressionType, Lookup};
 use crate::policy::{Action, Blame, Codec, Gate, Limit, Place, Refusal, Size, Source, Violation};
 use crate::proxy::oversized::Oversized;
 use crate::proxy::report::printable;
@@ -192,11 +194,13 @@ impl Session {
 
     /// The broker knows a limit better: learn it before the next batch.
     fn read_limits_in_background(&self, topic: &TopicHandle) {
-        let Some(known) = topic.known.clone() else {
-            return;
-        };
         let cluster = self.shared.cluster.clone();
         let node_id = self.node_id();
-        tokio::spawn(async move { cluster.read_limits(&known, node_id, CURRENT).await });
+        let name = Arc::clone(&topic.name);
+        tokio::spawn(async move {
+            if let Lookup::Found(topic) = cluster.find_topic(&name).await {
+                let _ = cluster.read_limits(&topic, node_id, CURRENT).await;
+            }
+        });
     }
 }

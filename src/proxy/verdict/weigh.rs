@@ -11,8 +11,11 @@ use crate::inspect::{DeepLimits, Effort, Finding, Inspection, inspect};
 use crate::policy::{BatchFacts, Codec, Size};
 use crate::wire::produce::Layout;
 
-/// Bytes behind a batch that the broker accepts and does not store (`RecordBatch.HEADER_SIZE_UP_TO_MAGIC` − 1).
+/// Bytes behind a batch that are too few to begin another (`Records.HEADER_SIZE_UP_TO_MAGIC` − 1).
 const TRAILING_BYTES: usize = 16;
+
+/// The least length field a batch of any magic can have (`LegacyRecord.RECORD_OVERHEAD_V0`).
+const LEAST_LENGTH: i32 = 14;
 
 /// Bytes that may be decompressed for one request on its session's own turn: a millisecond of gzip, less of every
 /// other codec.
@@ -96,7 +99,7 @@ impl<'a> Scales<'a> {
         if !self.layout.is_transactional && header.magic == 2 && header.is_transactional() {
             return Outcome::SpoilsRequest;
         }
-        if !is_judged_by_size(self.layout, &header, bytes.len()) {
+        if !is_judged_by_size(self.layout, &header, bytes) {
             return Outcome::Pass;
         }
         let mut measured = Measured {
@@ -175,14 +178,25 @@ fn facts(header: &BatchHeader) -> BatchFacts {
 
 /// The broker would come to judge this batch by its size: one whole magic-2 batch with base offset 0 and nothing
 /// wrong that is checked earlier (`ProduceRequest.validateRecords`, `LogValidator`).
-fn is_judged_by_size(layout: &Layout, header: &BatchHeader, records_bytes: usize) -> bool {
+fn is_judged_by_size(layout: &Layout, header: &BatchHeader, records: &[u8]) -> bool {
     let wire_bytes = usize::try_from(header.wire_bytes()).unwrap_or(usize::MAX);
     layout.version >= 3
         && header.magic == 2
         && header.base_offset == 0
         && wire_bytes >= BATCH_HEADER_BYTES
-        && records_bytes
-            .checked_sub(wire_bytes)
-            .is_some_and(|trailing| trailing <= TRAILING_BYTES)
+        && records.get(wire_bytes..).is_some_and(is_ignored)
         && (layout.version >= 7 || header.codec() != Some(Codec::Zstd))
+}
+
+/// Whether the broker ignores what stands behind a batch: it reads it as a batch that was cut off
+/// (`ByteBufferLogInputStream.nextBatch`).
+fn is_ignored(behind: &[u8]) -> bool {
+    if behind.len() <= TRAILING_BYTES {
+        return true;
+    }
+    let length = behind.get(8..).and_then(<[u8]>::first_chunk);
+    let length = length.map_or(0, |bytes| i32::from_be_bytes(*bytes));
+    let magic = behind.get(16).map_or(-1, |magic| magic.cast_signed());
+    let whole = usize::try_from(length).unwrap_or(0).saturating_add(12);
+    length >= LEAST_LENGTH && (0..=2).contains(&magic) && whole > behind.len()
 }
