@@ -26,7 +26,7 @@ fn one_batch(topic: &TopicMetrics, wire_bytes: u64) {
 }
 
 /// Runs `act` on a second thread while `measure` runs on this one.
-fn contended(act: impl Fn() + Send, measure: impl FnOnce()) {
+fn contended(act: impl Fn() + Sync, measure: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
