@@ -68,7 +68,7 @@ pub(super) fn sample(
         Decode::WhenNeeded => SAMPLER.with_borrow_mut(|sampler| sampler.may_sample(now)),
         Decode::Never => false,
     };
-    let Some(codec) = measured.facts.codec.filter(|_| may_sample) else {
+    let Some(codec) = measured.facts.codec.filter(|_| may_sample && measured.header.magic == 2) else {
         return;
     };
     let most = if decode == Decode::Always {
@@ -107,6 +107,9 @@ pub(super) fn sample(
 
 /// What is inside a batch about to be refused, for the text: as far as it can be seen in passing.
 pub(super) fn look_inside(measured: &mut Measured, batch: &[u8]) {
+    if measured.header.magic < 2 {
+        return;
+    }
     let effort = Effort::MEASURES.decode_at_most(MOST_BYTES);
     let Inspection {
         uncompressed,
