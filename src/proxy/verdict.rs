@@ -340,11 +340,11 @@ impl Judge {
 
     fn has_repeated_topics(&self, frame: &[u8]) -> bool {
         let topics = &self.layout.topics;
+        if topics.len() < 2 {
+            return false;
+        }
         let mut seen = HashSet::with_capacity(topics.len());
-        topics.len() > 1
-            && !topics
-                .iter()
-                .all(|topic| seen.insert(frame.get(topic.key.clone())))
+        !topics.iter().all(|topic| seen.insert(frame.get(topic.key.clone())))
     }
 
     /// Kept partitions under one entry per topic, in the order in which topics first appear.

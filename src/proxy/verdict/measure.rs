@@ -16,6 +16,8 @@ use crate::telemetry::Metrics;
 const SHARE: u32 = 200;
 /// Time is accounted for in windows of this length, so that a quiet night does not pay for a busy morning.
 const WINDOW: Duration = Duration::from_secs(1);
+/// Samples in one window: more would not make a histogram truer.
+const MOST_SAMPLES: u32 = 1000;
 /// Bytes decompressed for one sample, or for the text of one refusal: under a millisecond of zstd.
 const MOST_BYTES: u64 = 512 * 1024;
 
@@ -34,6 +36,7 @@ pub(super) fn with_scratch<T>(act: impl FnOnce(&mut Scratch) -> T) -> T {
 struct Sampler {
     since: Instant,
     spent: Duration,
+    samples: u32,
 }
 
 impl Sampler {
@@ -41,6 +44,7 @@ impl Sampler {
         Self {
             since: Instant::now(),
             spent: Duration::ZERO,
+            samples: 0,
         }
     }
 
@@ -51,7 +55,7 @@ impl Sampler {
                 spent: Duration::ZERO,
             };
         }
-        self.spent < WINDOW / SHARE
+        self.spent < WINDOW / SHARE && self.samples < MOST_SAMPLES
     }
 }
 
@@ -95,7 +99,10 @@ pub(super) fn sample(
         inspection
     });
     let took = begun.elapsed();
-    SAMPLER.with_borrow_mut(|sampler| sampler.spent += took);
+    SAMPLER.with_borrow_mut(|sampler| {
+        sampler.spent += took;
+        sampler.samples += 1;
+    });
     if codec != Codec::None {
         metrics.inspection("sampled", codec);
         metrics.inspection_seconds(codec).observe(took);
