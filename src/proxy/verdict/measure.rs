@@ -53,6 +53,7 @@ impl Sampler {
             *self = Self {
                 since: now,
                 spent: Duration::ZERO,
+                samples: 0,
             };
         }
         self.spent < WINDOW / SHARE && self.samples < MOST_SAMPLES
