@@ -12,7 +12,7 @@ jars=$("$here/kafka-libs.sh" "$version" broker)
 
 # Short starts matter more than speed later on: one compiler, one collector, and the classes from an archive
 # that kafka-libs.sh made (without it, or for another JVM, Java just loads them one by one).
-flags=(-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable -Xlog:all=error:stderr
+flags=(-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xlog:disable -Xlog:all=error:stderr "-Djava.io.tmpdir=$dir"
   "-Dlog4j2.configurationFile=file:$here/kafka/log4j2.xml")
 [ -f "$jars.jsa" ] && flags+=("-XX:SharedArchiveFile=$jars.jsa")
 

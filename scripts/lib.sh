@@ -1,19 +1,21 @@
 # Sourced by the other scripts, never run. Bash.
 
-# need TOOL PACKAGE...   makes sure that a tool is there: installs it from the system's packages when that is
-# possible without asking (root and apt-get), else says exactly what to install and ends.
+# install_packages PACKAGE...   from the system's packages, when that is possible without asking (root and apt-get).
+install_packages() {
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
+  echo "installing $* from the system's packages" >&2
+  {
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" ||
+      { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
+  } >&2 </dev/null
+}
 
+# need TOOL PACKAGE...   makes sure that a tool is there: installs it, else says exactly what to install and ends.
 need() {
-  local tool=$1; shift
+  local tool=$1
+  shift
   command -v "$tool" >/dev/null 2>&1 && return 0
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    echo "$tool is missing: installing $* from the system's packages" >&2
-    {
-      DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" ||
-        { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
-    } >&2 </dev/null || { echo "could not install $*" >&2; exit 2; }
-    command -v "$tool" >/dev/null 2>&1 && return 0
-  fi
+  install_packages "$@" && command -v "$tool" >/dev/null 2>&1 && return 0
   echo "sizegate's scripts need '$tool'. Install it and run again, for example:" >&2
   echo "  Debian, Ubuntu:  sudo apt-get install $*" >&2
   case $tool in
@@ -21,7 +23,7 @@ need() {
     mvn) echo "  any system:      Apache Maven 3.8 or newer on the PATH" >&2 ;;
     node | npm) echo "  any system:      Node.js 20 or newer on the PATH" >&2 ;;
     python3) echo "  any system:      Python 3.9 or newer with venv on the PATH" >&2 ;;
-    go) echo "  any system:      Go 1.24 or newer on the PATH" >&2 ;;
+    go) echo "  any system:      Go 1.26 or newer on the PATH" >&2 ;;
     cargo) echo "  any system:      Rust 1.95 or newer from https://rustup.rs" >&2 ;;
   esac
   exit 2

@@ -78,7 +78,7 @@ pub struct Config {
     pub memory_budget_bytes: u64,
     /// When batches are decoded.
     pub decode: Decode,
-    /// The admin HTTP server's address; port 0: the system picks one (for tests).
+    /// The admin HTTP server's address; its port is not 0.
     pub admin_bind: SocketAddr,
     /// Metrics and logs.
     pub telemetry: Telemetry,
@@ -161,7 +161,7 @@ labelled! {
 /// Where clients connect, and what they are told.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listener {
-    /// Clients' bootstrap address; port 0: the system picks one (for tests).
+    /// Clients' bootstrap address; its port is not 0.
     pub bind: SocketAddr,
     /// How a broker's address is made for clients.
     pub advertise: Advertise,
@@ -182,7 +182,7 @@ pub enum Advertise {
     NodePorts {
         /// The host clients are told for every broker.
         host: String,
-        /// The first node's port; 0: the system picks a free port for each node (for tests).
+        /// The first node's port; the last node's is at most 65535.
         first: u16,
         /// The n-th of these ids is at `first + n`.
         node_ids: Vec<i32>,

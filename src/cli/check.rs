@@ -133,13 +133,8 @@ fn addresses(config: &Config) -> Vec<Vec<String>> {
             node_ids,
         } => {
             let last = usize::from(*first) + node_ids.len().saturating_sub(1);
-            let ports = if *first == 0 {
-                "a free port each".to_owned()
-            } else {
-                format!("ports {first}-{last}")
-            };
             format!(
-                "{host}, {ports}, for brokers {}",
+                "{host}, ports {first}-{last}, for brokers {}",
                 crate::config::ranges(node_ids)
             )
         }

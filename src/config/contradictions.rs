@@ -38,7 +38,7 @@ fn ports(config: &Config, report: &mut Report) {
         return;
     };
     let (first, count) = (usize::from(*first), node_ids.len());
-    if first == 0 || count == 0 {
+    if count == 0 {
         return;
     }
     let last = first + count - 1;
@@ -69,7 +69,7 @@ fn ports(config: &Config, report: &mut Report) {
 /// Whether two sockets cannot listen at once.
 fn clash(a: SocketAddr, b: SocketAddr) -> bool {
     let same_ip = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
-    a.port() == b.port() && a.port() != 0 && same_ip
+    a.port() == b.port() && same_ip
 }
 
 /// Sizes of which one makes another unreachable.

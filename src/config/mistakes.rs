@@ -1,6 +1,7 @@
 //! What is wrong with a configuration, one line each: where, which key, what is allowed.
 //!
-//! Invariant: no text here ever holds the value of a secret, nor what a `${VAR}` stood for.
+//! Invariant: no text here ever holds the value of a secret, and a value that cannot be read is shown as it was
+//! written, not as what its `${VAR}` stood for.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -77,7 +77,7 @@ section! {
         idle_timeout: Key<Interval<100>>,
     }
     RawNodePorts {
-        first: Key<u16>,
+        first: Key<Count<1, 65_535>>,
         node_ids: List<Text<NodeIds>>,
     }
     RawSni {

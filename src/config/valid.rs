@@ -3,23 +3,21 @@
 //!
 //! Invariant: every default is here and nowhere else.
 
+mod credentials;
+
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-
-use super::mistakes::{Report, below, shown};
+use super::mistakes::{Report, below};
 use super::raw::{
-    Field, Key, List, RawClientTls, RawCluster, RawConfig, RawFamily, RawLimits, RawListener,
-    RawNodePorts, RawRule, RawSasl, RawServerTls, RawSni, Text,
+    Field, List, RawCluster, RawConfig, RawFamily, RawLimits, RawListener, RawNodePorts, RawRule,
+    RawSni, Text,
 };
 use super::scalars::{Alignment, Count, HostName, Interval, Share, Size};
 use super::topics::MemberPattern;
 use super::{
-    Advertise, BatchLimit, ClientTls, Cluster, Config, Decode, Families, Family, Identity, Limits,
-    Listener, LogFormat, LogLevel, Mode, Rule, Sasl, ServerTls, Telemetry, TopicPattern,
+    Advertise, BatchLimit, Cluster, Config, Decode, Families, Family, Limits, Listener, LogFormat,
+    LogLevel, Mode, Rule, Telemetry, TopicPattern,
 };
 use crate::policy::{Action, ErrorCode};
 
@@ -73,96 +71,19 @@ fn cluster(raw: RawCluster, report: &mut Report) -> Cluster {
             .into_iter()
             .map(|text| text.0)
             .collect(),
-        tls: raw.tls.given().map(|tls| client_tls(tls, report)),
-        admin_sasl: admin.sasl.given().and_then(|raw| sasl(raw, report)),
+        tls: raw
+            .tls
+            .given()
+            .map(|tls| credentials::client_tls(tls, report)),
+        admin_sasl: admin
+            .sasl
+            .given()
+            .and_then(|raw| credentials::sasl(raw, report)),
         refresh_interval: admin
             .refresh_interval
             .or(Interval(Duration::from_secs(30)))
             .0,
     }
-}
-
-fn client_tls(raw: RawClientTls, report: &mut Report) -> ClientTls {
-    const SECTION: &str = "cluster.tls";
-    let wants_identity = !raw.cert_file.is_absent() || !raw.key_file.is_absent();
-    ClientTls {
-        ca_file: raw
-            .ca_file
-            .value()
-            .map(|path| certificates(SECTION, "ca_file", path, report)),
-        identity: if wants_identity {
-            identity(SECTION, raw.cert_file, raw.key_file, report)
-        } else {
-            None
-        },
-        server_name: raw.server_name.value().map(|name| name.0),
-    }
-}
-
-fn sasl(raw: RawSasl, report: &mut Report) -> Option<Sasl> {
-    const SECTION: &str = "cluster.admin.sasl";
-    for (key, absent, what) in [
-        (
-            "mechanism",
-            raw.mechanism.is_absent(),
-            "`PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`",
-        ),
-        (
-            "username",
-            raw.username.is_absent(),
-            "the control plane's user",
-        ),
-    ] {
-        if absent {
-            report.missing(&below(SECTION, key), what);
-        }
-    }
-    let password_file = &below(SECTION, "password_file");
-    let password = match (raw.password, raw.password_file) {
-        (Field::Absent, Field::Absent) => {
-            report.missing(
-                &below(SECTION, "password"),
-                "write `password_file: FILE`, or `password: ${VARIABLE}` to take it from the environment",
-            );
-            None
-        }
-        (Field::Absent, file) => file
-            .value()
-            .and_then(|file| password_from(file, password_file, report)),
-        (password, Field::Absent) => password.value().map(|secret| secret.0),
-        _ => {
-            report.note(
-                password_file,
-                "stands beside `password`: write one of the two",
-            );
-            None
-        }
-    };
-    Some(Sasl {
-        mechanism: raw.mechanism.value()?,
-        username: raw.username.value()?.0,
-        password: password?,
-    })
-}
-
-/// The password in a file, without the line end that editors and `echo` leave.
-fn password_from(file: PathBuf, key: &str, report: &mut Report) -> Option<String> {
-    let text = match std::fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) => {
-            report.note(key, cannot_read(&file, &error.to_string()));
-            return None;
-        }
-    };
-    let password = text.trim_end_matches(['\r', '\n']);
-    if password.is_empty() {
-        report.note(
-            key,
-            format!("{} is empty", shown(&file.display().to_string())),
-        );
-        return None;
-    }
-    Some(password.to_owned())
 }
 
 fn listener(raw: RawListener, report: &mut Report) -> Listener {
@@ -192,7 +113,10 @@ fn listener(raw: RawListener, report: &mut Report) -> Listener {
         bind,
         advertise: sni
             .unwrap_or_else(|| self::node_ports(node_ports, advertised_host, bind, report)),
-        tls: raw.tls.given().and_then(|tls| server_tls(tls, report)),
+        tls: raw
+            .tls
+            .given()
+            .and_then(|tls| credentials::server_tls(tls, report)),
         frame_bytes: u32::try_from(raw.frame_bytes.or(Size(100 * MIB)).0).unwrap_or(u32::MAX),
         max_connections: number(raw.max_connections.or(Count(10_000))),
         idle_timeout: raw.idle_timeout.or(Interval(Duration::from_secs(600))).0,
@@ -201,12 +125,10 @@ fn listener(raw: RawListener, report: &mut Report) -> Listener {
 
 fn node_ports(raw: RawNodePorts, host: String, bind: SocketAddr, report: &mut Report) -> Advertise {
     const IDS: &str = "listener.node_ports.node_ids";
-    // The port after the bootstrap address, unless the system picks that one: then it picks these too.
-    let first = raw.first.or(if bind.port() == 0 {
-        0
-    } else {
-        bind.port().saturating_add(1)
-    });
+    let first = port(
+        raw.first
+            .or(Count(u64::from(bind.port().saturating_add(1)))),
+    );
     let mut node_ids: Vec<i32> = Vec::new();
     if raw.node_ids.is_absent() {
         node_ids.extend(0..=9);
@@ -255,98 +177,13 @@ fn sni(raw: RawSni, bind: SocketAddr, report: &mut Report) -> Option<Advertise> 
     }
     let advertised_port = match raw.advertised_port {
         Field::Absent => bind.port(),
-        port => u16::try_from(port.or(Count(1)).0).unwrap_or(u16::MAX),
+        given => port(given.or(Count(1))),
     };
     Some(Advertise::Sni {
         bootstrap: raw.bootstrap.value()?.0,
         node: raw.node.value()?.0,
         advertised_port,
     })
-}
-
-fn server_tls(raw: RawServerTls, report: &mut Report) -> Option<ServerTls> {
-    const SECTION: &str = "listener.tls";
-    let client_ca_file = raw
-        .client_ca_file
-        .value()
-        .map(|path| certificates(SECTION, "client_ca_file", path, report));
-    let identity = identity(SECTION, raw.cert_file, raw.key_file, report)?;
-    Some(ServerTls {
-        identity,
-        client_ca_file,
-    })
-}
-
-/// A certificate and its key: both or a mistake.
-fn identity(
-    section: &str,
-    cert: Key<PathBuf>,
-    key: Key<PathBuf>,
-    report: &mut Report,
-) -> Option<Identity> {
-    for (name, absent, what) in [
-        ("cert_file", cert.is_absent(), "the certificate chain, PEM"),
-        (
-            "key_file",
-            key.is_absent(),
-            "the certificate's private key, PEM",
-        ),
-    ] {
-        if absent {
-            report.missing(&below(section, name), what);
-        }
-    }
-    let cert_file = cert
-        .value()
-        .map(|path| certificates(section, "cert_file", path, report));
-    let key_file = key.value();
-    if let Some(path) = &key_file
-        && let Err(error) = PrivateKeyDer::from_pem_file(path)
-    {
-        report.note(
-            &below(section, "key_file"),
-            pem_problem(path, "private key", error),
-        );
-    }
-    Some(Identity {
-        cert_file: cert_file?,
-        key_file: key_file?,
-    })
-}
-
-/// Notes if the file at `path` holds no certificate.
-fn certificates(section: &str, key: &str, path: PathBuf, report: &mut Report) -> PathBuf {
-    let first = CertificateDer::pem_file_iter(&path).and_then(|mut certificates| {
-        certificates
-            .next()
-            .unwrap_or(Err(rustls::pki_types::pem::Error::NoItemsFound))
-    });
-    if let Err(error) = first {
-        report.note(
-            &below(section, key),
-            pem_problem(&path, "certificate", error),
-        );
-    }
-    path
-}
-
-fn pem_problem(path: &Path, what: &str, error: rustls::pki_types::pem::Error) -> String {
-    use rustls::pki_types::pem::Error;
-    match error {
-        Error::Io(error) => cannot_read(path, &error.to_string()),
-        Error::NoItemsFound => format!(
-            "{} holds no {what} in PEM form",
-            shown(&path.display().to_string())
-        ),
-        error => format!("{} is not PEM: {error}", shown(&path.display().to_string())),
-    }
-}
-
-fn cannot_read(path: &Path, error: &str) -> String {
-    format!(
-        "cannot read {}: {error}",
-        shown(&path.display().to_string())
-    )
 }
 
 fn limits(raw: RawLimits) -> Limits {
@@ -442,6 +279,11 @@ fn entries<R: Default, T>(
             None => read(R::default(), path, &mut Report::default()),
         })
         .collect()
+}
+
+/// The port that a count of at most 65,535 is.
+fn port(count: Count<1, 65_535>) -> u16 {
+    u16::try_from(count.0).unwrap_or(u16::MAX)
 }
 
 fn loopback(port: u16) -> SocketAddr {

@@ -140,12 +140,15 @@ fn sentence(
             record(violation, facts)
         ),
     };
-    let over = violation.size.bytes().saturating_sub(limit.value);
+    let over = match violation.size {
+        Size::Exact(bytes) => Size::Exact(bytes.saturating_sub(limit.value)),
+        Size::AtLeast(bytes) => Size::AtLeast(bytes.saturating_sub(limit.value)),
+    };
     let (gate, value, set_by) = (limit.gate, grouped(limit.value), set_by(limit));
     let _ = write!(
         s,
         ", more than the {gate} limit of {value}{set_by} (by {}).",
-        grouped(over)
+        approximate(over)
     );
     if let Some(facts) = facts.filter(|_| matches!(limit.gate, Gate::Batch | Gate::Uncompressed)) {
         s.push_str(&inside(facts, limit));

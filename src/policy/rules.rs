@@ -100,13 +100,14 @@ impl Policy {
         })
     }
 
-    /// Topics are told apart: a batch for a topic that cannot be named may not pass.
+    /// There are limits beyond the topics' own: a batch for a topic that nobody can name may not pass.
     pub fn is_governed(&self) -> bool {
+        let inherit_only = Limits {
+            batch_bytes: Some(BatchLimit::Inherit),
+            ..Limits::default()
+        };
         !self.rules.is_empty()
-            || self
-                .defaults
-                .batch_bytes
-                .is_some_and(|limit| matches!(limit, BatchLimit::Bytes(_)))
+            || (self.defaults != inherit_only && self.defaults != Limits::default())
     }
 
     /// Nothing is refused whatever a rule says.

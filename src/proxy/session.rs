@@ -5,7 +5,7 @@
 //! it as slices: an idle session holds no buffer.
 
 mod answers;
-mod chunk;
+mod buffers;
 mod explain;
 mod requests;
 
@@ -13,6 +13,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,7 @@ use crate::wire::Malformed;
 const BACKLOG_BYTES: usize = 64 * 1024;
 /// A frame of which less than [`STALL_BYTES`] has come in this time is given up when others wait for its memory.
 const STALL: Duration = Duration::from_secs(10);
-/// How often a frame that is being held is looked at.
+/// How often a frame that is half here is looked at.
 const STALL_CHECK: Duration = Duration::from_secs(1);
 /// Slower than this a frame of more than some hundred KiB never comes to its end before its client gives up
 /// (`request.timeout.ms`, 30 s).
@@ -134,6 +135,11 @@ pub struct Session {
     to_client: Outbox,
     last_traffic: Instant,
     timer: Pin<Box<Sleep>>,
+    /// The timer's waker is this task's: it need not be polled again until it has elapsed.
+    is_timer_set: bool,
+    /// The timer looks after half a frame.
+    is_watching: bool,
+    /// Only wakes this task; whether it is time is in [`Shared::is_draining`].
     shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
     is_draining: bool,
 }
@@ -160,19 +166,25 @@ impl Session {
             to_client: Outbox::default(),
             last_traffic: Instant::now(),
             timer: Box::pin(tokio::time::sleep(shared.idle_timeout)),
+            is_timer_set: false,
+            is_watching: false,
             shutdown: Box::pin(shutdown.cancelled_owned()),
             is_draining: false,
             shared,
         };
+        std::future::poll_fn(|cx| {
+            // Once is enough: its waker is this task's.
+            session.is_draining = session.shutdown.as_mut().poll(cx).is_ready();
+            Poll::Ready(())
+        })
+        .await;
         let close = std::future::poll_fn(|cx| session.poll(cx)).await;
         let close = session.finish(close).await;
         (session.who, close)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
-        if !self.is_draining && self.shutdown.as_mut().poll(cx).is_ready() {
-            self.is_draining = true;
-        }
+        self.is_draining |= self.shared.is_draining.load(Ordering::Relaxed);
         loop {
             let step = self
                 .poll_requests(cx)
@@ -205,32 +217,36 @@ impl Session {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
-        while self.timer.as_mut().poll(cx).is_ready() {
+        while !self.is_timer_set || self.timer.is_elapsed() {
+            self.is_timer_set = true;
+            if self.timer.as_mut().poll(cx).is_pending() {
+                break;
+            }
             let quiet = self.last_traffic.elapsed();
-            let holds_half_a_frame = self.requests.holds_half_a_frame();
+            self.is_watching = self.requests.holds_half_a_frame();
             if quiet >= self.shared.idle_timeout {
                 return Poll::Ready(Close::Idle);
             }
             if self.requests.has_stalled() && self.shared.budget.has_waiters() {
                 return Poll::Ready(Close::Stalled);
             }
-            let next = if holds_half_a_frame {
-                STALL_CHECK
-            } else {
-                self.shared.idle_timeout - quiet
-            };
-            self.timer
-                .as_mut()
-                .reset(tokio::time::Instant::now() + next.min(self.shared.idle_timeout - quiet));
+            let idle = self.shared.idle_timeout.saturating_sub(quiet);
+            self.set_timer(if self.is_watching { STALL_CHECK.min(idle) } else { idle });
         }
         Poll::Pending
     }
 
-    /// A frame is being held: look after it sooner than after an idle connection.
+    /// Half a frame is here: look after it sooner than after an idle connection.
     fn watch_for_stall(&mut self) {
-        self.timer
-            .as_mut()
-            .reset(tokio::time::Instant::now() + STALL_CHECK.min(self.shared.idle_timeout));
+        if !self.is_watching {
+            self.is_watching = true;
+            self.set_timer(STALL_CHECK.min(self.shared.idle_timeout));
+        }
+    }
+
+    fn set_timer(&mut self, after: Duration) {
+        self.timer.as_mut().reset(tokio::time::Instant::now() + after);
+        self.is_timer_set = false;
     }
 
     /// The broker's side, connecting to it first if need be.
@@ -306,18 +322,26 @@ impl Session {
             match question {
                 Question::Ids(ids) => {
                     asked.ids = true;
-                    let lookups = ids.iter().map(|id| shared.cluster.find_topic_by_id(*id));
-                    let found = tokio::time::timeout(ASK, join_all(lookups)).await;
-                    let absent = ids.iter().zip(found.unwrap_or_default());
-                    asked.absent_ids = absent
-                        .filter(|(_, found)| matches!(found, Lookup::Absent))
-                        .map(|(id, _)| *id)
-                        .collect();
+                    let lookups = ids
+                        .into_iter()
+                        .map(|id| shared.cluster.find_topic_by_id(id));
+                    let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
+                }
+                Question::Names(names) => {
+                    asked.names = true;
+                    let lookups = names.iter().map(|name| shared.cluster.find_topic(name));
+                    let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
                 }
                 Question::Topics(names) => {
                     asked.limits = true;
-                    let confirmed = names.iter().map(|name| confirm(&shared, name, node_id));
-                    let _ = tokio::time::timeout(ASK, join_all(confirmed)).await;
+                    let confirmed =
+                        join_all(names.iter().map(|name| confirm(&shared, name, node_id)));
+                    let confirmed = tokio::time::timeout(ASK, confirmed)
+                        .await
+                        .unwrap_or_default();
+                    let is_seen = |at: usize| confirmed.get(at).copied().unwrap_or(false);
+                    let unseen = names.iter().enumerate().filter(|(at, _)| !is_seen(*at));
+                    asked.unseen = unseen.map(|(_, name)| Arc::clone(name)).collect();
                 }
                 Question::Decode(decodes) => {
                     asked.decoded = true;
@@ -340,10 +364,16 @@ async fn discard(stream: &mut Stream) {
 /// What is asked before a verdict, and comes back with what has been asked.
 type Asking = Pin<Box<dyn Future<Output = Asked> + Send>>;
 
-/// Whether a topic exists, and its limits as they are now.
-async fn confirm(shared: &Shared, name: &str, node_id: Option<i32>) {
-    if let Lookup::Found(topic) = shared.cluster.find_topic(name).await {
-        let _ = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
+/// Makes sure of a topic and of its limits as they are now. `true`: the cluster said whether there is such a topic.
+async fn confirm(shared: &Shared, name: &str, node_id: Option<i32>) -> bool {
+    match shared.cluster.find_topic(name).await {
+        Lookup::Found(topic) => {
+            // Where they cannot be read, their age tells.
+            let _ = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
+            true
+        }
+        Lookup::Absent => true,
+        Lookup::Hidden | Lookup::Unreachable => false,
     }
 }
 

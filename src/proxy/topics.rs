@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
@@ -15,9 +14,6 @@ use crate::wire::produce::TopicKey;
 
 /// Topics remembered by one session; beyond it the memory starts anew.
 const REMEMBERED: usize = 4096;
-
-/// How long a name stays unknown before the control plane is asked again.
-const UNKNOWN_HOLDS: Duration = Duration::from_millis(500);
 
 /// One topic, resolved.
 #[derive(Debug)]
@@ -37,6 +33,20 @@ impl TopicHandle {
     pub fn learned(&self) -> Option<Learned> {
         let (value, source) = self.known.as_ref()?.batch_limit()?;
         Some(Learned { value, source })
+    }
+
+    /// The topic's own limit counts, and nobody has looked the topic up yet.
+    pub fn wants_looking_up(&self) -> bool {
+        self.policy.inherits && self.known.is_none()
+    }
+
+    /// A topic that was deleted, or created anew under its name, is resolved anew; so is one as soon as the control
+    /// plane knows it.
+    fn holds(&self, shared: &Shared) -> bool {
+        match &self.known {
+            Some(known) => !known.is_retired(),
+            None => shared.cluster.topic(&self.name).is_none(),
+        }
     }
 
     /// The topic is the one an answer names.
@@ -62,19 +72,12 @@ pub enum Resolved {
     UnknownId(Uuid),
 }
 
-/// A handle found by name, and when the control plane was last asked for the topic.
-#[derive(Debug)]
-struct Named {
-    handle: Arc<TopicHandle>,
-    asked_at: Instant,
-}
-
 /// The handles of one session.
 #[derive(Debug, Default)]
 pub struct TopicCache {
     /// The policy they were made from.
     policy: Option<Arc<Policy>>,
-    by_name: HashMap<Box<[u8]>, Named>,
+    by_name: HashMap<Box<[u8]>, Arc<TopicHandle>>,
     by_id: HashMap<[u8; 16], Arc<TopicHandle>>,
 }
 
@@ -97,7 +100,7 @@ impl TopicCache {
     pub fn resolve(&mut self, shared: &Shared, key: TopicKey<'_>) -> Resolved {
         match key {
             TopicKey::Name(name) => match self.by_name.get(name) {
-                Some(named) if named.holds() => Resolved::Topic(Arc::clone(&named.handle)),
+                Some(handle) if handle.holds(shared) => Resolved::Topic(Arc::clone(handle)),
                 _ => self.resolve_name(shared, name),
             },
             TopicKey::Id(id) => match self.by_id.get(&id) {
@@ -115,13 +118,7 @@ impl TopicCache {
         if self.by_name.len() >= REMEMBERED {
             self.by_name.clear();
         }
-        self.by_name.insert(
-            name.into(),
-            Named {
-                handle: Arc::clone(&handle),
-                asked_at: Instant::now(),
-            },
-        );
+        self.by_name.insert(name.into(), Arc::clone(&handle));
         Resolved::Topic(handle)
     }
 
@@ -158,17 +155,6 @@ impl TopicCache {
             metrics,
             known,
         })
-    }
-}
-
-impl Named {
-    /// A topic that was deleted, or created anew under its name, is resolved anew; one that the control plane
-    /// does not know may be created at any moment.
-    fn holds(&self) -> bool {
-        match &self.handle.known {
-            Some(known) => !known.is_retired(),
-            None => self.asked_at.elapsed() < UNKNOWN_HOLDS,
-        }
     }
 }
 

@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use self::weigh::Scales;
@@ -21,7 +22,7 @@ use super::Shared;
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
-use crate::policy::{Action, BatchFacts, LoopDetector, Source, Violation};
+use crate::policy::{Action, BatchFacts, Codec, LoopDetector, Source, Violation};
 use crate::wire::Malformed;
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
@@ -39,8 +40,8 @@ pub const CURRENT: Duration = Duration::from_millis(100);
 /// A learned limit that was just asked for and is older than this was not read: it refuses nothing.
 const STALE: Duration = Duration::from_secs(5);
 
-/// Unknown topic ids of one request that are looked up.
-const MOST_IDS_ASKED: usize = 1000;
+/// Unknown topics of one request that are looked up; more are answered as if the cluster had not been asked.
+const MOST_ASKED: usize = 1000;
 
 /// Partitions for which a session keeps room between requests.
 const KEPT_PARTITIONS: usize = 256;
@@ -52,8 +53,12 @@ pub struct Sent {
     pub topic: Arc<TopicHandle>,
     /// `index`
     pub partition: i32,
-    /// What was measured.
-    pub facts: BatchFacts,
+    /// Its wire bytes.
+    pub wire_bytes: u64,
+    /// Its codec.
+    pub codec: Option<Codec>,
+    /// Its records, as declared.
+    pub records: i32,
 }
 
 /// A partition that was not.
@@ -70,10 +75,12 @@ pub struct Refused {
 pub struct Asked {
     /// Unknown topic ids were looked up.
     pub ids: bool,
-    /// Those of which the cluster says that there is no such topic.
-    pub absent_ids: HashSet<Uuid>,
+    /// Unknown topic names were looked up.
+    pub names: bool,
     /// Topics and learned limits were confirmed.
     pub limits: bool,
+    /// Topics that could not be confirmed: the cluster did not answer, or does not let us see them.
+    pub unseen: HashSet<Arc<str>>,
     /// Long decodes were done.
     pub decoded: bool,
     /// What they found.
@@ -85,6 +92,8 @@ pub struct Asked {
 pub enum Question {
     /// The names of these topic ids.
     Ids(Vec<Uuid>),
+    /// Topics that nobody has heard of yet, by name.
+    Names(Vec<Arc<str>>),
     /// Whether these topics exist, and their limits as they are now.
     Topics(Vec<Arc<str>>),
     /// What is inside these batches.
@@ -97,7 +106,7 @@ pub struct Verdict {
     /// Entries to forward, as [`Layout::splice`] takes them; `None`: the whole frame as it came.
     pub kept: Option<Vec<(usize, Vec<usize>)>>,
     /// What is forwarded and was measured.
-    pub sent: Vec<Sent>,
+    pub sent: SmallVec<[Sent; 1]>,
     /// What is refused.
     pub refused: Vec<Refused>,
 }
@@ -182,12 +191,8 @@ impl Judge {
 
     /// Gives back the memory of an unusually large request.
     pub fn release(&mut self) {
-        let room = self
-            .layout
-            .partitions
-            .capacity()
-            .max(self.layout.topics.capacity());
-        if room > KEPT_PARTITIONS || self.weighed.capacity() > KEPT_PARTITIONS {
+        let room = self.layout.partitions.capacity().max(self.layout.topics.capacity());
+        if room.max(self.weighed.capacity()) > KEPT_PARTITIONS {
             self.layout = Layout::default();
             self.weighed = Vec::new();
         }
@@ -205,16 +210,26 @@ impl Judge {
         let mut weighed = std::mem::take(&mut self.weighed);
         weighed.clear();
         let mut unknown_ids = HashSet::new();
+        let mut unknown_names = HashSet::new();
+        let may_look_up = !asked.names && self.shared.cluster.is_reached();
         let mut scales = Scales::new(frame, &self.layout, self.shared.decode(), asked);
         for topic_entry in 0..self.layout.topics.len() {
             let topic = &self.layout.topics[topic_entry];
             let resolved = self
                 .topics
                 .resolve(&self.shared, self.layout.topic_key(frame, topic)?);
-            if let Resolved::UnknownId(id) = resolved
-                && unknown_ids.len() < MOST_IDS_ASKED
-            {
-                unknown_ids.insert(id);
+            match &resolved {
+                Resolved::UnknownId(id) if unknown_ids.len() < MOST_ASKED => {
+                    unknown_ids.insert(*id);
+                }
+                Resolved::Topic(handle)
+                    if may_look_up
+                        && handle.wants_looking_up()
+                        && unknown_names.len() < MOST_ASKED =>
+                {
+                    unknown_names.insert(Arc::clone(&handle.name));
+                }
+                Resolved::Topic(_) | Resolved::UnknownId(_) | Resolved::Impossible => {}
             }
             for partition_entry in topic.partitions.clone() {
                 let outcome = self.weigh_partition(&mut scales, &resolved, partition_entry, asked);
@@ -229,6 +244,10 @@ impl Judge {
         self.weighed = weighed;
         if !unknown_ids.is_empty() && !asked.ids {
             return Ok(Some(Question::Ids(unknown_ids.into_iter().collect())));
+        }
+        // Once per topic: a limit set by its creator is in force from the first batch on.
+        if !unknown_names.is_empty() {
+            return Ok(Some(Question::Names(unknown_names.into_iter().collect())));
         }
         if !long.is_empty() {
             return Ok(Some(Question::Decode(long)));
@@ -268,7 +287,8 @@ impl Judge {
         };
         match resolved {
             Resolved::Topic(handle) => scales.weigh(handle, partition_entry, records),
-            Resolved::UnknownId(id) if asked.ids && self.must_be_named(id, asked) => {
+            // Retriable, and what the broker itself says of an id it does not know.
+            Resolved::UnknownId(_) if asked.ids && self.shared.policy.load().is_governed() => {
                 Outcome::Answer(
                     UNKNOWN_TOPIC_ID,
                     "sizegate: the topic's name is not known yet, so its limits are not either",
@@ -276,12 +296,6 @@ impl Judge {
             }
             Resolved::UnknownId(_) | Resolved::Impossible => Outcome::Pass,
         }
-    }
-
-    /// A topic id that nobody can name may not pass a rule unseen; but if the cluster answers and does not know
-    /// the id either, the broker's own answer is the right one.
-    fn must_be_named(&self, id: &Uuid, asked: &Asked) -> bool {
-        self.shared.policy.load().is_governed() && !asked.absent_ids.contains(id)
     }
 
     /// A partition named twice counts once, with its last batch, as in the broker.
@@ -336,11 +350,11 @@ impl Judge {
 
     fn has_repeated_topics(&self, frame: &[u8]) -> bool {
         let topics = &self.layout.topics;
+        if topics.len() < 2 {
+            return false;
+        }
         let mut seen = HashSet::with_capacity(topics.len());
-        topics.len() > 1
-            && !topics
-                .iter()
-                .all(|topic| seen.insert(frame.get(topic.key.clone())))
+        !topics.iter().all(|topic| seen.insert(frame.get(topic.key.clone())))
     }
 
     /// Kept partitions under one entry per topic, in the order in which topics first appear.
@@ -390,11 +404,10 @@ impl Shared {
                 }
             }
             _ if !asked.limits => Standing::Doubtful,
-            // The cluster was asked and has no such topic or partition, or did not answer: then a rule's number
-            // still counts.
-            Some(_) => Standing::Falls,
-            None if is_by_rule && !self.cluster.is_reached() => Standing::Stands,
-            None => Standing::Falls,
+            // The cluster was asked and has no such topic or partition. What it does not let us see may well exist,
+            // and then a rule's number counts.
+            None if is_by_rule && asked.unseen.contains(&topic.name) => Standing::Stands,
+            None | Some(_) => Standing::Falls,
         }
     }
 }

@@ -36,6 +36,9 @@ pub enum Reason {
     TooLong,
 }
 
+/// Kafka closes on more tagged fields than this in one section.
+const MOST_TAGS: u32 = 10_000;
+
 impl Reason {
     /// The metric label and log field.
     pub const fn label(self) -> &'static str {
@@ -212,7 +215,11 @@ impl<'a> Reader<'a> {
 
     /// A section of tagged fields, passed over.
     pub fn skip_tags(&mut self, field: &'static str) -> Result<()> {
-        for _ in 0..self.unsigned_varint(field)? {
+        let tags = self.unsigned_varint(field)?;
+        if tags > MOST_TAGS {
+            return Err(Malformed::new(field, Reason::ImpossibleCount));
+        }
+        for _ in 0..tags {
             self.unsigned_varint(field)?;
             let size = self.unsigned_varint(field)?;
             self.take(size as usize, field)?;

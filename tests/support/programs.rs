@@ -46,6 +46,7 @@ pub fn script(name: &str, args: &[&str]) -> PathBuf {
 pub struct Program {
     name: String,
     command: Command,
+    dir: PathBuf,
     limit: Duration,
 }
 
@@ -116,9 +117,14 @@ impl Program {
             "-Xshare:auto",
             "-Xmx512m",
         ]);
+        program.command.args([
+            "-XX:-UsePerfData",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        ]);
+        // Native libraries are unpacked there.
         program
             .command
-            .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn");
+            .arg(format!("-Djava.io.tmpdir={}", program.dir.display()));
         program
     }
 
@@ -154,9 +160,11 @@ impl Program {
     }
 
     fn new(name: &str, program: &str) -> Self {
+        let dir = new_dir("client");
         Self {
             name: name.to_string(),
             command: Command::new(program),
+            dir,
             limit: Duration::from_secs(180),
         }
     }
@@ -177,6 +185,11 @@ impl Program {
     pub fn env(mut self, key: &str, value: &str) -> Self {
         self.command.env(key, value);
         self
+    }
+
+    /// Its folder, which goes with it: for files it reads or writes.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// How long it may take before it is killed and the test fails (180 s unless said).
@@ -204,7 +217,7 @@ impl Program {
 
     /// Starts it.
     pub fn spawn(self) -> Running {
-        let process = Supervised::spawn(&self.command, &new_dir("client"));
+        let process = Supervised::spawn(&self.command, &self.dir);
         Running {
             name: self.name,
             process,
@@ -239,6 +252,16 @@ impl Running {
     /// Sends a signal by name.
     pub fn signal(&self, name: &str) {
         self.process.signal(name);
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        self.process.is_running()
+    }
+
+    /// The end of what it wrote, for a message about a failure.
+    pub fn last_words(&self) -> String {
+        self.process.last_words()
     }
 
     /// Waits for its end.

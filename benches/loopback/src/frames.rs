@@ -2,6 +2,8 @@
 //!
 //! A frame is a whole request with its length prefix. Batches are magic 2 with a right CRC, uncompressed.
 
+use std::io::Write as _;
+
 use uuid::Uuid;
 
 /// The topic every frame is for.
@@ -185,6 +187,25 @@ fn record(out: &mut Vec<u8>, offset_delta: i32, value: &[u8]) {
     varint(out, value.len() as i64);
     out.extend_from_slice(value);
     varint(out, 0);
+}
+
+/// A batch of one record whose value is `bytes` zeros, in zstd. About one byte in 32,000 is left.
+pub fn zstd_bomb(bytes: usize) -> Vec<u8> {
+    let mut encoder = zstd::Encoder::new(Vec::new(), 3).expect("a zstd encoder");
+    let mut head = Vec::new();
+    varint(&mut head, record_body_bytes(bytes, 0) as i64);
+    head.extend_from_slice(&[0, 0, 0]); // attributes, deltas
+    varint(&mut head, -1);
+    varint(&mut head, bytes as i64);
+    let zeros = vec![0; 1 << 20];
+    let pieces = std::iter::repeat_n(&zeros[..], bytes / zeros.len());
+    for piece in std::iter::once(&head[..])
+        .chain(pieces)
+        .chain([&zeros[..bytes % zeros.len() + 1]])
+    {
+        encoder.write_all(piece).expect("memory takes all"); // the last zero: no headers
+    }
+    sealed(&encoder.finish().expect("memory takes all"), 1, 4)
 }
 
 /// Header and records (compressed already, where `attributes` says so), length and CRC right.

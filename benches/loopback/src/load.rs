@@ -145,7 +145,10 @@ impl Client {
                 let slice = ring.frames(next, wanted);
                 let count = slice.len() / ring.frame_bytes();
                 sent_at.extend(std::iter::repeat_n(now, count));
-                self.stream.write_all(slice)?;
+                // One write each, as clients do: a proxy that waits for more must not find it.
+                for frame in slice.chunks_exact(ring.frame_bytes()) {
+                    self.stream.write_all(frame)?;
+                }
                 next = (next + count) % ring.count();
                 sent += count as u64;
                 outcome.bytes += slice.len() as u64;

@@ -1,9 +1,11 @@
 //! loopback: sizegate beside HAProxy and a direct connection, on one machine, in one run.
 //!
 //! [`frames`] makes what clients send, [`load`] sends it, [`sink`] answers it; [`peers`] are what lies between.
-//! [`rounds`] measures, [`idle`] weighs silent connections, [`report`] writes. README.md in `benches` says how
+//! [`rounds`] measures, [`idle`] weighs silent connections, [`report`] writes; [`count`] and [`bombs`] stand beside them. README.md in `benches` says how
 //! to read the figures.
 
+mod bombs;
+mod count;
 mod frames;
 mod idle;
 mod load;
@@ -22,8 +24,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use bombs::Bomb;
 use frames::{Content, Ring, Version};
 use load::Clients;
 use peers::{Kind, Peer, Programs};
@@ -42,6 +45,10 @@ struct Cli {
 enum Command {
     /// The whole comparison.
     Run(RunArgs),
+    /// Instructions per request, under callgrind.
+    Count(CountArgs),
+    /// What others feel while 64 connections send bombs.
+    Bombs(BombsArgs),
     /// Only the sink, until it is ended: for trying things by hand.
     Sink {
         /// Where to listen.
@@ -87,6 +94,34 @@ struct RunArgs {
 }
 
 #[derive(Args)]
+struct CountArgs {
+    /// sizegate's program.
+    #[arg(long)]
+    sizegate: PathBuf,
+    /// Each count is made so often.
+    #[arg(long, default_value_t = 2)]
+    runs: usize,
+    /// Where the config, the log and the last profile go.
+    #[arg(long)]
+    directory: PathBuf,
+}
+
+#[derive(Args)]
+struct BombsArgs {
+    #[arg(long, default_value = "haproxy")]
+    haproxy: PathBuf,
+    #[arg(long)]
+    sizegate: Option<PathBuf>,
+    /// Which bombs; all if not given.
+    #[arg(long, value_enum)]
+    bomb: Vec<Bomb>,
+    #[arg(long, value_enum, default_value = "13")]
+    version: Version,
+    #[arg(long)]
+    directory: PathBuf,
+}
+
+#[derive(Args)]
 struct LoadArgs {
     /// Whom to load.
     address: SocketAddr,
@@ -120,6 +155,8 @@ fn main() -> ExitCode {
 fn start() -> io::Result<()> {
     match Cli::parse().command {
         Command::Run(args) => run(args),
+        Command::Count(args) => count(args),
+        Command::Bombs(args) => bombs(args),
         Command::Sink { bind } => {
             let sink = Sink::start(bind, sink_workers()?)?;
             println!("{}", sink.address());
@@ -151,7 +188,7 @@ fn run(args: RunArgs) -> io::Result<()> {
     };
     let environment = Environment::of(&programs, &plan);
     let kinds = programs.kinds();
-    let sink = Sink::start(SocketAddr::from(([127, 0, 0, 1], 0)), sink_workers()?)?;
+    let sink = start_sink()?;
 
     let peers = kinds
         .iter()
@@ -190,6 +227,86 @@ fn run(args: RunArgs) -> io::Result<()> {
     fs::write(programs.directory.join("report.json"), json)?;
     print!("{markdown}");
     Ok(())
+}
+
+fn count(args: CountArgs) -> io::Result<()> {
+    if !count::is_possible() {
+        return Err(io::Error::other(
+            "valgrind is missing: install it from your system's packages",
+        ));
+    }
+    fs::create_dir_all(&args.directory)?;
+    let programs = Programs {
+        haproxy: PathBuf::new(),
+        sizegate: Some(args.sizegate),
+        threads: 1,
+        directory: args.directory,
+    };
+    let sink = start_sink()?;
+    println!("| batch | Produce | instructions per request |\n|---|---|---|");
+    for size in rounds::SIZES {
+        for version in [Version::V9, Version::V13] {
+            let count = count::count(&programs, &sink, size, version, args.runs)?;
+            let counts: Vec<String> = count
+                .instructions_per_request
+                .iter()
+                .map(u64::to_string)
+                .collect();
+            println!(
+                "| {} | {} | {} |",
+                count.batch,
+                count.version,
+                counts.join(", ")
+            );
+        }
+    }
+    Ok(())
+}
+
+fn bombs(args: BombsArgs) -> io::Result<()> {
+    fs::create_dir_all(&args.directory)?;
+    let programs = Programs {
+        haproxy: args.haproxy,
+        sizegate: args.sizegate,
+        threads: thread::available_parallelism()?.get(),
+        directory: args.directory,
+    };
+    let kinds = if args.bomb.is_empty() {
+        Bomb::value_variants()
+    } else {
+        &args.bomb
+    };
+    let sink = start_sink()?;
+    println!(
+        "| peer | bomb | bombs | calm p50 / p99 µs | bombed p50 / p99 / max µs | peak memory KiB |"
+    );
+    println!("|---|---|---|---|---|---|");
+    for bomb in kinds {
+        for kind in programs
+            .kinds()
+            .into_iter()
+            .filter(|kind| *kind != Kind::Direct)
+        {
+            let b = bombs::measure(kind, &programs, &sink, *bomb, args.version)?;
+            println!(
+                "| {} | {} | {} | {:.0} / {:.0} | {:.0} / {:.0} / {:.0} | {} |",
+                b.peer,
+                b.bomb,
+                b.bombs,
+                b.calm_p50_us,
+                b.calm_p99_us,
+                b.bombed_p50_us,
+                b.bombed_p99_us,
+                b.bombed_max_us,
+                b.peak_kib
+            );
+        }
+    }
+    Ok(())
+}
+
+fn start_sink() -> io::Result<Sink> {
+    Sink::start(SocketAddr::from(([127, 0, 0, 1], 0)), sink_workers()?)
 }
 
 fn load(args: &LoadArgs) -> io::Result<()> {

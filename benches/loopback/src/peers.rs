@@ -8,12 +8,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::frames::TOPIC;
 use crate::process;
 
-const START_DEADLINE: Duration = Duration::from_secs(15);
+const START_DEADLINE: Duration = Duration::from_secs(30);
+
+const END_DEADLINE: Duration = Duration::from_secs(60);
 
 /// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,23 +76,75 @@ impl Peer {
         };
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let log = programs.directory.join(format!("{}.log", kind.label()));
-        let mut command = match kind {
+        let command = match kind {
             Kind::Sizegate => sizegate(programs, address, sink)?,
             Kind::Haproxy | Kind::Direct => haproxy(programs, address, sink)?,
         };
-        let log_file = File::create(&log)?;
+        let mut peer = Self::spawn(kind, address, command, &log)?;
+        peer.await_ready(&log)?;
+        Ok(peer)
+    }
+
+    /// sizegate with one worker, under callgrind, which writes `profile` at its end.
+    pub fn start_counted(
+        programs: &Programs,
+        sink: SocketAddr,
+        profile: &Path,
+    ) -> io::Result<Self> {
+        let address = SocketAddr::from(([127, 0, 0, 1], free_ports(3)?));
+        let log = programs.directory.join("callgrind.log");
+        let one = Programs {
+            threads: 1,
+            ..programs.clone()
+        };
+        let counted = sizegate(&one, address, sink)?;
+        let mut command = Command::new("valgrind");
+        command
+            .arg("--tool=callgrind")
+            .arg(format!("--callgrind-out-file={}", profile.display()))
+            .arg(counted.get_program())
+            .args(counted.get_args());
+        let mut peer = Self::spawn(Kind::Sizegate, address, command, &log)?;
+        peer.await_ready(&log)?;
+        Ok(peer)
+    }
+
+    fn spawn(
+        kind: Kind,
+        address: SocketAddr,
+        mut command: Command,
+        log: &Path,
+    ) -> io::Result<Self> {
+        let log = File::create(log)?;
         let child = command
             .stdin(Stdio::null())
-            .stdout(log_file.try_clone()?)
-            .stderr(log_file)
+            .stdout(log.try_clone()?)
+            .stderr(log)
             .spawn()?;
-        let mut peer = Self {
+        Ok(Self {
             kind,
             address,
             child: Some(child),
+        })
+    }
+
+    /// Ends it with SIGTERM and waits until it has.
+    pub fn end(mut self) -> io::Result<()> {
+        let Some(child) = &mut self.child else {
+            return Ok(());
         };
-        peer.await_ready(&log)?;
-        Ok(peer)
+        Command::new("kill")
+            .arg("-TERM")
+            .arg(child.id().to_string())
+            .status()?;
+        let start = Instant::now();
+        while child.try_wait()?.is_none() {
+            if start.elapsed() > END_DEADLINE {
+                return Err(io::Error::other("it did not end after SIGTERM"));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// The proxy's process; none for direct.
@@ -204,14 +258,17 @@ admin: {{bind: 127.0.0.1:{admin_port}}}
     Ok(command)
 }
 
-/// The first of `count` neighbouring ports that nobody listens on. Someone may be faster: the port check sees it.
+/// The first of `count` neighbouring ports that nobody listens on, below the range that the kernel gives to outgoing
+/// connections: no client can sit on one before its process does. Another server could; the port check sees it.
 fn free_ports(count: u16) -> io::Result<u16> {
-    for _ in 0..100 {
-        let first = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let is_free = |port: Option<u16>| {
-            port.is_some_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())
-        };
-        if (0..count).all(|n| is_free(first.checked_add(n))) {
+    for attempt in 0..100u32 {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let spread = now.subsec_micros().wrapping_add(attempt.wrapping_mul(977));
+        let first = 20_000 + (spread % 11_000) as u16;
+        let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if (first..first + count).all(is_free) {
             return Ok(first);
         }
     }

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -151,10 +152,7 @@ fn measure(
     let busy = process::machine_busy()?.saturating_sub(busy_before);
     let cpu = cpu_of_peer()?.since(cpu_before);
     let rig = cpu_of_rig()?.since(rig_before);
-    // The proof that the peer forwarded: the sink read at least as many (a control plane adds its own).
-    if sink.requests() - answered_before < outcome.requests {
-        return Err(io::Error::other("more answers than the sink gave"));
-    }
+    await_sink(sink, answered_before + outcome.requests)?;
     let cores = std::thread::available_parallelism()?.get() as f64;
     let foreign = busy.saturating_sub(cpu.total() + rig.total());
     Ok(Measured {
@@ -162,6 +160,18 @@ fn measure(
         outcome,
         cpu,
     })
+}
+
+/// The proof that the peer forwarded: the sink read all that was answered. It counts behind its answers.
+fn await_sink(sink: &Sink, requests: u64) -> io::Result<()> {
+    let start = Instant::now();
+    while sink.requests() < requests {
+        if start.elapsed() > Duration::from_secs(1) {
+            return Err(io::Error::other("more answers than the sink gave"));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 fn describe(error: &io::Error, kind: Kind, batch: &str, depth: usize) -> io::Error {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::Session;
-use crate::cluster::CompressionType;
+use crate::cluster::{CompressionType, Lookup};
 use crate::policy::{Action, Blame, Codec, Gate, Limit, Place, Refusal, Size, Source, Violation};
 use crate::proxy::oversized::Oversized;
 use crate::proxy::report::printable;
@@ -33,12 +33,7 @@ impl Session {
         let (action, blame, error_code, reason) = if passes {
             (Action::Observe, Blame::Observed, 0, "observed")
         } else {
-            (
-                Action::Reject,
-                Blame::Sizegate,
-                MESSAGE_TOO_LARGE,
-                "answered",
-            )
+            (Action::Reject, Blame::Sizegate, MESSAGE_TOO_LARGE, "answered")
         };
         self.shared.metrics.frames_refused(reason);
         let mut seen = HashSet::new();
@@ -79,8 +74,10 @@ impl Session {
                 None,
                 None,
             );
-            self.shared.report(&refusal, error_code, false, &self.who);
-            let result = PartitionResult::refused(partition, error_code, refusal.text, Vec::new());
+            self.shared
+                .report(&refusal, error_code, false, &self.who);
+            let result =
+                PartitionResult::refused(partition, error_code, refusal.text, Vec::new());
             refused.push(Refused {
                 topic_key: topic_key.to_vec(),
                 result,
@@ -125,8 +122,8 @@ impl Session {
                     continue;
                 }
                 let candidates = by_partition.get(&result.index);
-                let Some(sent) =
-                    candidates.and_then(|sent| sent.iter().find(|sent| sent.topic.is(key)))
+                let Some(sent) = candidates
+                    .and_then(|sent| sent.iter().find(|sent| sent.topic.is(key)))
                 else {
                     continue;
                 };
@@ -147,13 +144,9 @@ impl Session {
 
     /// What the broker most likely means. Nothing where it need not be a size: code 87 says many things.
     fn explanation(&self, error_code: i16, sent: &Sent) -> Option<String> {
-        let Sent {
-            topic,
-            partition,
-            facts,
-        } = sent;
+        let Sent { topic, partition, wire_bytes, codec: sent_codec, records } = sent;
         let learned = topic.known.as_ref().and_then(|known| known.learned());
-        let codec = facts.codec.map_or("unknown", Codec::label);
+        let codec = sent_codec.map_or("unknown", Codec::label);
         let stored = match learned.and_then(|learned| learned.compression_type) {
             Some(CompressionType::Stored(codec)) => Some(codec),
             Some(CompressionType::Producer) | None => None,
@@ -163,7 +156,7 @@ impl Session {
             INVALID_RECORD => {
                 let limit = learned?
                     .max_decompressed_message_bytes
-                    .filter(|_| facts.codec != Some(Codec::None))?;
+                    .filter(|_| *sent_codec != Some(Codec::None))?;
                 (
                     format!(
                         "most likely one record is larger after decompression than max.decompressed.message.bytes ({})",
@@ -176,7 +169,7 @@ impl Session {
                 "the batch does not fit into one segment (segment.bytes)".to_owned(),
                 "Send less in one record, or raise the topic's segment.bytes.",
             ),
-            _ if stored.is_some() && stored != facts.codec => (
+            _ if stored.is_some() && stored != *sent_codec => (
                 format!(
                     "the topic stores batches with compression.type={}, and the rewritten batch is most likely larger than its max.message.bytes",
                     stored.map_or("producer", Codec::label)
@@ -184,7 +177,7 @@ impl Session {
                 "Send less in one record, or set compression.type=producer on the topic.",
             ),
             _ => match limit {
-                Some(limit) if facts.wire_bytes > limit.value => (
+                Some(limit) if *wire_bytes > limit.value => (
                     format!(
                         "the limit there is {} by now (source={})",
                         limit.value, limit.source
@@ -208,21 +201,23 @@ impl Session {
         Some(format!(
             "sizegate let {}-{partition} pass, the broker refused it: a batch of {} records, {} bytes on the wire (codec={codec}); {cause}. {remedy} [refused_by=broker code={error_code} topic={} partition={partition} batch_bytes={} codec={codec} records={}]",
             topic.name,
-            facts.records,
-            facts.wire_bytes,
+            records,
+            wire_bytes,
             topic.name,
-            facts.wire_bytes,
-            facts.records
+            wire_bytes,
+            records
         ))
     }
 
     /// The broker knows a limit better: learn it before the next batch.
     fn read_limits_in_background(&self, topic: &TopicHandle) {
-        let Some(known) = topic.known.clone() else {
-            return;
-        };
         let cluster = self.shared.cluster.clone();
         let node_id = self.node_id();
-        tokio::spawn(async move { cluster.read_limits(&known, node_id, CURRENT).await });
+        let name = Arc::clone(&topic.name);
+        tokio::spawn(async move {
+            if let Lookup::Found(topic) = cluster.find_topic(&name).await {
+                let _ = cluster.read_limits(&topic, node_id, CURRENT).await;
+            }
+        });
     }
 }

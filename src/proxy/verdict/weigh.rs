@@ -5,14 +5,20 @@ use std::sync::Arc;
 
 use super::measure::with_scratch;
 use super::{Asked, Measured, Outcome, TopicHandle};
-use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
+use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, LargestMessage, largest_message};
 use crate::config::Decode;
 use crate::inspect::{DeepLimits, Effort, Finding, Inspection, inspect};
 use crate::policy::{BatchFacts, Codec, Size};
 use crate::wire::produce::Layout;
 
-/// Bytes behind a batch that the broker accepts and does not store (`RecordBatch.HEADER_SIZE_UP_TO_MAGIC` − 1).
+/// Bytes behind a batch that are too few to begin another (`Records.HEADER_SIZE_UP_TO_MAGIC` − 1).
 const TRAILING_BYTES: usize = 16;
+
+/// The least length field a batch of any magic can have (`LegacyRecord.RECORD_OVERHEAD_V0`).
+const LEAST_LENGTH: i32 = 14;
+
+/// From this version on, Produce carries exactly one magic-2 batch per partition.
+const FIRST_BATCH_VERSION: i16 = 3;
 
 /// Bytes that may be decompressed for one request on its session's own turn: a millisecond of gzip, less of every
 /// other codec.
@@ -90,13 +96,16 @@ impl<'a> Scales<'a> {
         records: Range<usize>,
     ) -> Outcome {
         let bytes = self.frame.get(records.clone()).unwrap_or_default();
+        if self.layout.version < FIRST_BATCH_VERSION {
+            return weigh_message_set(topic, bytes);
+        }
         let Ok(header) = BatchHeader::read(bytes) else {
             return Outcome::Pass;
         };
         if !self.layout.is_transactional && header.magic == 2 && header.is_transactional() {
             return Outcome::SpoilsRequest;
         }
-        if !is_judged_by_size(self.layout, &header, bytes.len()) {
+        if !is_judged_by_size(self.layout, &header, bytes) {
             return Outcome::Pass;
         }
         let mut measured = Measured {
@@ -112,7 +121,8 @@ impl<'a> Scales<'a> {
             return Outcome::Within(measured);
         }
         let inspected = &self.asked.inspected;
-        let known = inspected.binary_search_by_key(&partition_entry, |(entry, _)| *entry);
+        let known = inspected
+            .binary_search_by_key(&partition_entry, |(entry, _)| *entry);
         let known = known
             .ok()
             .and_then(|at| inspected.get(at))
@@ -127,9 +137,7 @@ impl<'a> Scales<'a> {
             Finding::BadCrc => None,
             Finding::Over(over) => topic.policy.violation(&over),
             Finding::Undecodable(why) => topic.policy.unreadable(why.label()),
-            Finding::Unfinished if self.asked.decoded => {
-                topic.policy.unreadable("too_much_to_decode")
-            }
+            Finding::Unfinished if self.asked.decoded => topic.policy.unreadable("too_much_to_decode"),
             Finding::Unfinished => {
                 self.long.push(LongDecode {
                     partition_entry,
@@ -161,6 +169,21 @@ impl<'a> Scales<'a> {
     }
 }
 
+/// Weighs what Produce carried before version 3. Its messages are not looked into: where a limit lies inside, it is
+/// refused.
+fn weigh_message_set(topic: &Arc<TopicHandle>, records: &[u8]) -> Outcome {
+    let Ok(LargestMessage { wire_bytes, attributes, messages }) = largest_message(records) else {
+        return Outcome::Pass;
+    };
+    let header = BatchHeader::of_message(wire_bytes, attributes, messages);
+    let measured = Measured { topic: Arc::clone(topic), header, facts: facts(&header), proof: None };
+    let violation = topic.policy.judge_batch(&measured.facts, topic.learned());
+    match violation.or_else(|| topic.policy.unreadable("old_message_format")) {
+        Some(violation) => Outcome::Over(measured, violation),
+        None => Outcome::Within(measured),
+    }
+}
+
 /// What the header alone says.
 fn facts(header: &BatchHeader) -> BatchFacts {
     let codec = header.codec();
@@ -176,14 +199,24 @@ fn facts(header: &BatchHeader) -> BatchFacts {
 
 /// The broker would come to judge this batch by its size: one whole magic-2 batch with base offset 0 and nothing
 /// wrong that is checked earlier (`ProduceRequest.validateRecords`, `LogValidator`).
-fn is_judged_by_size(layout: &Layout, header: &BatchHeader, records_bytes: usize) -> bool {
+fn is_judged_by_size(layout: &Layout, header: &BatchHeader, records: &[u8]) -> bool {
     let wire_bytes = usize::try_from(header.wire_bytes()).unwrap_or(usize::MAX);
-    layout.version >= 3
-        && header.magic == 2
+    header.magic == 2
         && header.base_offset == 0
         && wire_bytes >= BATCH_HEADER_BYTES
-        && records_bytes
-            .checked_sub(wire_bytes)
-            .is_some_and(|trailing| trailing <= TRAILING_BYTES)
+        && records.get(wire_bytes..).is_some_and(is_ignored)
         && (layout.version >= 7 || header.codec() != Some(Codec::Zstd))
+}
+
+/// Whether the broker ignores what stands behind a batch: it reads it as a batch that was cut off
+/// (`ByteBufferLogInputStream.nextBatch`).
+fn is_ignored(behind: &[u8]) -> bool {
+    if behind.len() <= TRAILING_BYTES {
+        return true;
+    }
+    let length = behind.get(8..).and_then(<[u8]>::first_chunk);
+    let length = length.map_or(0, |bytes| i32::from_be_bytes(*bytes));
+    let magic = behind.get(16).map_or(-1, |magic| magic.cast_signed());
+    let whole = usize::try_from(length).unwrap_or(0).saturating_add(12);
+    length >= LEAST_LENGTH && (0..=2).contains(&magic) && whole > behind.len()
 }

@@ -1,0 +1,35 @@
+# Everything a person or CI does with this repository. The work is in scripts/; each says what it needs.
+# Downloads and what is made of them are in .cache/, fetched once.
+
+.PHONY: help demo up ladder down test lint bench fmt clean-cache
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+demo: ## a real Kafka, sizegate in front, every size limit on a record's way; leaves nothing behind
+	@scripts/demo.sh demo
+
+up: ## the demo's Kafka and sizegate, left running for exploring
+	@scripts/demo.sh up
+
+ladder: ## the size ladder through what `make up` left running
+	@scripts/demo.sh ladder
+
+down: ## ends what `make up` left running
+	@scripts/demo.sh down
+
+test: ## all set-up and all tests, against real brokers with real clients
+	@scripts/test.sh
+
+lint: ## formatting and clippy
+	cargo fmt --all --check
+	cargo clippy --locked --all-targets -- -D warnings
+
+bench: ## the benches, beside a direct connection and HAProxy
+	@scripts/bench.sh
+
+fmt: ## formats the sources
+	cargo fmt --all
+
+clean-cache: ## removes all downloads
+	rm -rf .cache

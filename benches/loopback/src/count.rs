@@ -1,0 +1,95 @@
+//! Instructions that sizegate executes per request, counted by callgrind: parse, verdict, forward, answer, with
+//! everything the process does for them outside the kernel.
+//!
+//! Two runs that differ only in their number of requests are subtracted, so start and end cancel out. A request that
+//! comes in one read repeats within a per cent; a larger one comes in as many reads as the kernel likes.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::frames::{Content, Ring, Version};
+use crate::load::Clients;
+use crate::peers::{Peer, Programs};
+use crate::sink::Sink;
+
+const FEW: u64 = 200;
+const MANY: u64 = 2200;
+
+/// A request under valgrind takes some 100 µs more.
+const TIME: Duration = Duration::from_secs(120);
+
+/// One count.
+#[derive(Debug, Serialize)]
+pub struct Count {
+    pub batch: &'static str,
+    pub version: String,
+    pub instructions_per_request: Vec<u64>,
+}
+
+/// Counts `runs` times for one size and version.
+pub fn count(
+    programs: &Programs,
+    sink: &Sink,
+    (batch, batch_bytes): (&'static str, usize),
+    version: Version,
+    runs: usize,
+) -> io::Result<Count> {
+    let ring = Arc::new(Ring::produce(8, batch_bytes, version, Content::Json));
+    let mut instructions_per_request = Vec::new();
+    for _ in 0..runs {
+        let few = instructions(programs, sink, &ring, FEW)?;
+        let many = instructions(programs, sink, &ring, MANY)?;
+        instructions_per_request.push(many.saturating_sub(few) / (MANY - FEW));
+    }
+    Ok(Count {
+        batch,
+        version: format!("{version:?}"),
+        instructions_per_request,
+    })
+}
+
+/// All instructions of a process that serves this many requests, one at a time.
+fn instructions(
+    programs: &Programs,
+    sink: &Sink,
+    ring: &Arc<Ring>,
+    requests: u64,
+) -> io::Result<u64> {
+    let profile = programs.directory.join("callgrind.out");
+    let peer = Peer::start_counted(programs, sink.address(), &profile)?;
+    let mut clients = Clients::connect(peer.address, 1)?;
+    let outcome = clients.run(ring, 1, TIME, requests)?;
+    if outcome.requests != requests {
+        return Err(io::Error::other("too slow under valgrind"));
+    }
+    drop(clients);
+    peer.end()?;
+    total(&profile)
+}
+
+/// The `summary:` or `totals:` line of a callgrind profile.
+fn total(profile: &Path) -> io::Result<u64> {
+    let text = fs::read_to_string(profile)?;
+    text.lines()
+        .find_map(|line| {
+            line.strip_prefix("totals: ")
+                .or_else(|| line.strip_prefix("summary: "))
+        })
+        .and_then(|count| count.split_whitespace().next())
+        .and_then(|count| count.parse().ok())
+        .ok_or_else(|| io::Error::other("no totals in callgrind's profile"))
+}
+
+/// Whether valgrind is there.
+pub fn is_possible() -> bool {
+    Command::new("valgrind")
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+}

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# java-classes.sh [SET]   compiles the client programs in tests/clients/java once; prints the folder of classes
+#
+# SET is client (the default: what every kafka-clients since 3.9 can run), kafka4 (needs kafka-clients 4) or
+# streams (needs kafka-streams). Each is compiled against 4.3.0 and runs with the jars of other releases too.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+set_name=${1:-client}
+sources=(tests/clients/java/*.java)
+case $set_name in
+  client) jars=$(scripts/kafka-libs.sh 4.3.0 client) ;;
+  kafka4) jars=$(scripts/kafka-libs.sh 4.3.0 client) && sources+=(tests/clients/java/kafka4/*.java) ;;
+  streams) jars=$(scripts/kafka-libs.sh 4.3.0 streams) && sources+=(tests/clients/java/streams/*.java) ;;
+  *) echo "no such set: $set_name (client, kafka4, streams)" >&2 && exit 64 ;;
+esac
+
+# By content, not by date: a fresh clone of an unchanged program finds its classes.
+key=$(cat "${sources[@]}" | cksum | tr ' ' '-')
+classes=$PWD/.cache/classes/$set_name-$key
+if [ ! -f "$classes/.complete" ]; then
+  mkdir -p .cache/classes
+  exec 9>".cache/classes/.lock-$set_name"
+  flock 9
+  if [ ! -f "$classes/.complete" ]; then
+    need_java
+    rm -rf ".cache/classes/$set_name-"*
+    mkdir -p "$classes"
+    javac --release 17 -proc:none -Xlint:all,-serial -Werror -cp "$jars/*" -d "$classes" "${sources[@]}" >&2
+    touch "$classes/.complete"
+  fi
+fi
+echo "$classes"

@@ -1,0 +1,274 @@
+//! Keys that are right alone and wrong together; sections that must be whole; advice.
+
+use super::*;
+
+#[test]
+fn contradictions_are_refused_at_the_key_that_has_to_change() {
+    for (text, expected) in [
+        (
+            "listener: {frame_bytes: 513MiB}",
+            "F:2: listener.frame_bytes: `513MiB` is more than may be held at once (memory.budget: 512MiB)",
+        ),
+        (
+            "memory: {budget: 99MiB}",
+            "F:2: listener.frame_bytes: `100MiB` is more than may be held at once (memory.budget: 99MiB)",
+        ),
+        (
+            "rules: [{name: a, topics: [t], limits: {batch_bytes: 101MiB}}]",
+            "F:2: rules[0].limits.batch_bytes: `101MiB` is never reached: a whole request is at most 100MiB \
+             (listener.frame_bytes)",
+        ),
+        (
+            "admin: {bind: '127.0.0.1:19092'}",
+            "F:2: admin.bind: `127.0.0.1:19092` is taken by `listener.bind: 127.0.0.1:19092`",
+        ),
+        (
+            "admin: {bind: '0.0.0.0:19092'}",
+            "F:2: admin.bind: `0.0.0.0:19092` is taken by `listener.bind: 127.0.0.1:19092`",
+        ),
+        (
+            "admin: {bind: '127.0.0.1:19095'}",
+            "F:2: admin.bind: `127.0.0.1:19095` is among the ports of the brokers, 19093 to 19102 (listener.node_ports)",
+        ),
+        (
+            "listener: {node_ports: {first: 19090}}",
+            "F:2: listener.bind: `127.0.0.1:19092` is among the ports of the brokers, 19090 to 19099 (listener.node_ports)",
+        ),
+        (
+            "listener: {node_ports: {first: 65530}}",
+            "F:2: listener.node_ports.first: `65530` is too high: 10 brokers (node_ids) would reach port 65539, and the \
+             last is 65535",
+        ),
+        (
+            "listener: {sni: {bootstrap: k, node: 'b{node_id}'}}",
+            "F:2: listener.sni: needs `listener.tls`: brokers are told apart by the name in the client's TLS hello",
+        ),
+        (
+            "listener: {tls: {cert_file: DIR/cert.pem, key_file: DIR/key.pem}, node_ports: {first: 1}, sni: {bootstrap: k, \
+             node: 'b{node_id}'}}",
+            "F:2: listener.sni: stands beside `node_ports`: write one of the two (sni: one port for all brokers, told apart \
+             by name; node_ports: one port for each)",
+        ),
+        (
+            "listener: {tls: {cert_file: DIR/cert.pem, key_file: DIR/key.pem}, advertised_host: h, sni: {bootstrap: k, \
+             node: 'b{node_id}'}}",
+            "F:2: listener.advertised_host: has no effect beside `sni`, which tells clients `sni.bootstrap` and `sni.node`: \
+             remove it",
+        ),
+        (
+            "rules:\n- {name: a, topics: [t]}\n- {name: a, topics: [u]}",
+            "F:4: rules[1].name: `a` is the name of an earlier rule (F:3): a refusal could not say which",
+        ),
+        (
+            "rules:\n- {name: all, topics: ['*']}\n- {name: a, topics: [t, 'u*']}",
+            "F:4: rules[1].topics: never match: the first rule that matches wins, and `all` (F:3) comes first",
+        ),
+        (
+            "rules:\n- {name: a, topics: ['t*', /u+/]}\n- {name: b, topics: [two, uu]}",
+            "F:4: rules[1].topics: never match: the first rule that matches wins, and `a` (F:3) comes first",
+        ),
+        (
+            "families: {members: [{main: a, retry: [a]}]}",
+            "F:2: families.members[0].retry[0]: `a` is the main topic itself",
+        ),
+        (
+            "families:\n  members:\n  - {main: a, retry: [b]}\n  - {main: a, dead_letter: [c]}",
+            "F:5: families.members[1].main: `a` has a family already (F:4)",
+        ),
+        (
+            "families: {members: [{main: a, dead_letter: [a-dlt]}]}\nrules: [{name: r, topics: ['*-dlt'], limits: \
+             {record_bytes: 64KiB}}]",
+            "F:2: families.members[0].dead_letter[0]: rule `r` gives `a-dlt` record_bytes: 64KiB, and families.headroom \
+             (64KiB) leaves nothing of it for `a`",
+        ),
+    ] {
+        refused(text, &[expected]);
+    }
+    // Beside them: what looks alike and is fine.
+    for text in [
+        "listener: {frame_bytes: 512MiB}",
+        "rules: [{name: a, topics: [t], limits: {batch_bytes: 100MiB}}]",
+        "listener: {bind: '10.0.0.1:19092'}\nadmin: {bind: '10.0.0.2:19092'}",
+        "listener: {bind: '10.0.0.1:19092'}\nadmin: {bind: '10.0.0.2:19093'}",
+        "listener: {node_ports: {first: 65526}}",
+        "rules:\n- {name: a, topics: ['t*']}\n- {name: b, topics: [two, u]}",
+        "families: {members: [{main: a, dead_letter: [a-dlt], alignment: warn}]}\nrules: [{name: r, topics: ['*-dlt'], \
+         limits: {record_bytes: 64KiB}}]",
+        "families: {members: [{main: a, dead_letter: [a-dlt]}]}\nrules: [{name: r, topics: ['*-dlt'], limits: \
+         {record_bytes: 65537}}]",
+    ] {
+        with(text);
+    }
+}
+
+#[test]
+fn a_limit_that_needs_a_decode_contradicts_never() {
+    let why = "needs compressed batches to be decoded, but `inspection.decode` is `never`: write `when_needed`, or remove \
+               this limit";
+    for limit in [
+        "uncompressed_bytes",
+        "record_bytes",
+        "estimate_bytes",
+        "key_bytes",
+        "value_bytes",
+        "headers_bytes",
+        "ratio",
+    ] {
+        refused(
+            &format!(
+                "limits: {{{limit}: 100}}\nrules: [{{name: a, topics: [t], limits: {{{limit}: 100}}}}]\n\
+                      inspection: {{decode: never}}\n"
+            ),
+            &[
+                &format!("F:2: limits.{limit}: {why}"),
+                &format!("F:3: rules[0].limits.{limit}: {why}"),
+            ],
+        );
+    }
+    with("limits: {batch_bytes: 1MiB}\ninspection: {decode: never}\n");
+}
+
+#[test]
+fn tls_and_sasl_are_whole_or_a_mistake() {
+    let sasl =
+        |text: &str| format!("cluster: {{bootstrap_servers: [b:1], admin: {{sasl: {{{text}}}}}}}");
+    let tls = |text: &str| format!("cluster: {{bootstrap_servers: [b:1], tls: {{{text}}}}}");
+    let listener = |text: &str| {
+        format!("cluster: {{bootstrap_servers: [b:1]}}\nlistener: {{tls: {{{text}}}}}")
+    };
+    for (text, expected) in [
+        (
+            sasl(""),
+            vec![
+                "F:1: cluster.admin.sasl.mechanism: is missing: `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`",
+                "F:1: cluster.admin.sasl.username: is missing: the control plane's user",
+                "F:1: cluster.admin.sasl.password: is missing: write `password_file: FILE`, or `password: ${VARIABLE}` to \
+                 take it from the environment",
+            ],
+        ),
+        (
+            sasl("mechanism: GSSAPI, username: u, password: p"),
+            vec![
+                "F:1: cluster.admin.sasl.mechanism: `GSSAPI` is not `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`",
+            ],
+        ),
+        (
+            sasl("mechanism: PLAIN, username: u, password: p, password_file: DIR/password"),
+            vec![
+                "F:1: cluster.admin.sasl.password_file: stands beside `password`: write one of the two",
+            ],
+        ),
+        (
+            sasl("mechanism: PLAIN, username: u, password_file: DIR/none"),
+            vec![
+                "F:1: cluster.admin.sasl.password_file: cannot read `DIR/none`: No such file or directory (os error 2)",
+            ],
+        ),
+        (
+            sasl("mechanism: PLAIN, username: u, password_file: DIR/empty"),
+            vec!["F:1: cluster.admin.sasl.password_file: `DIR/empty` is empty"],
+        ),
+        (
+            sasl("mechanism: PLAIN, username: u, password: ''"),
+            vec!["F:1: cluster.admin.sasl.password: `` is not a password: it is empty"],
+        ),
+        (
+            tls("cert_file: DIR/cert.pem"),
+            vec!["F:1: cluster.tls.key_file: is missing: the certificate's private key, PEM"],
+        ),
+        (
+            tls("key_file: DIR/key.pem"),
+            vec!["F:1: cluster.tls.cert_file: is missing: the certificate chain, PEM"],
+        ),
+        (
+            tls("ca_file: DIR/none"),
+            vec![
+                "F:1: cluster.tls.ca_file: cannot read `DIR/none`: No such file or directory (os error 2)",
+            ],
+        ),
+        (
+            tls("ca_file: DIR/key.pem, cert_file: DIR/password, key_file: DIR/cert.pem"),
+            vec![
+                "F:1: cluster.tls.ca_file: `DIR/key.pem` holds no certificate in PEM form",
+                "F:1: cluster.tls.cert_file: `DIR/password` holds no certificate in PEM form",
+                "F:1: cluster.tls.key_file: `DIR/cert.pem` holds no private key in PEM form",
+            ],
+        ),
+        (
+            listener("client_ca_file: DIR/cert.pem"),
+            vec![
+                "F:2: listener.tls.cert_file: is missing: the certificate chain, PEM",
+                "F:2: listener.tls.key_file: is missing: the certificate's private key, PEM",
+            ],
+        ),
+    ] {
+        assert_eq!(load(&text).expect_err(&text), expected, "{text}");
+    }
+    let config = load(&tls("")).expect("TLS with the system's CAs");
+    assert!(config.cluster.tls.is_some());
+}
+
+#[test]
+fn sni_is_whole_or_a_mistake() {
+    let tls = "listener:\n  tls: {cert_file: DIR/cert.pem, key_file: DIR/key.pem}\n";
+    refused(
+        &format!("{tls}  sni: {{advertised_port: 0}}\n"),
+        &[
+            "F:4: listener.sni.advertised_port: `0` is not a whole number from 1 to 65,535",
+            "F:4: listener.sni.bootstrap: is missing: the name in clients' `bootstrap.servers`, such as \
+             `kafka.example.com`",
+            "F:4: listener.sni.node: is missing: brokers' names for clients, such as `b{node_id}.kafka.example.com`",
+        ],
+    );
+    for node in [
+        "b.kafka",
+        "{node_id}{node_id}",
+        "b{node_id}:9092",
+        "b{node_id}.kafka example",
+    ] {
+        refused(
+            &format!("{tls}  sni: {{bootstrap: k, node: '{node}'}}\n"),
+            &[&format!(
+                "F:4: listener.sni.node: `{node}` is not a host name in which {{node_id}} stands once, such as \
+                 `b{{node_id}}.kafka.example.com`"
+            )],
+        );
+    }
+    let config = with(&format!(
+        "{tls}  sni: {{bootstrap: k, node: 'b{{node_id}}'}}\n  bind: 0.0.0.0:9093\n"
+    ));
+    match config.listener.advertise {
+        Advertise::Sni {
+            advertised_port, ..
+        } => assert_eq!(advertised_port, 9093, "the bind port if not said"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn advice_is_given_on_what_is_most_likely_not_meant() {
+    for (text, expected) in [
+        ("", vec![]),
+        (
+            "listener: {bind: '0.0.0.0:19092'}",
+            vec![
+                "listener.advertised_host is `localhost`, but listener.bind is `0.0.0.0:19092`: clients on other machines \
+                  would be sent to themselves",
+            ],
+        ),
+        (
+            "listener: {bind: '0.0.0.0:19092', advertised_host: kafka}",
+            vec![],
+        ),
+        (
+            "rules: [{name: a, topics: [t], limits: {batch_bytes: 64KiB}}]",
+            vec![
+                "rule `a` has batch_bytes 64KiB: librdkafka, franz-go, kafka-go and sarama gather up to about 1 MB in a \
+                  batch and lose all of it when it is refused; record_bytes refuses large records without that",
+            ],
+        ),
+        ("limits: {batch_bytes: 1MiB}", vec![]),
+    ] {
+        assert_eq!(with(text).advice(), expected, "{text}");
+    }
+}
