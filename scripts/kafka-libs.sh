@@ -39,9 +39,9 @@ fetch() {
     need mvn maven
     echo "fetching the $name jars of Kafka $version" >&2
     rm -rf "$dir"
-    mvn -B -q -ntp -Dstyle.color=never -f scripts/kafka/pom.xml -P "$name" -Dmaven.repo.local="$cache/maven" \
+    mvn -B -q -ntp -f scripts/kafka/pom.xml -P "$name" -Dmaven.repo.local="$cache/maven" \
       -Dkafka.version="$version" dependency:copy-dependencies -DincludeScope=runtime \
-      -DoutputDirectory="$dir" >&2 </dev/null
+      -DoutputDirectory="$dir" </dev/null | sed 's/\x1b\[0m//g' >&2
     touch "$dir/.complete"
     if [ "$name" = broker ]; then archive_broker_classes; fi
   fi

@@ -23,7 +23,7 @@ need() {
     mvn) echo "  any system:      Apache Maven 3.8 or newer on the PATH" >&2 ;;
     node | npm) echo "  any system:      Node.js 20 or newer on the PATH" >&2 ;;
     python3) echo "  any system:      Python 3.9 or newer with venv on the PATH" >&2 ;;
-    go) echo "  any system:      Go 1.24 or newer on the PATH" >&2 ;;
+    go) echo "  any system:      Go 1.26 or newer on the PATH" >&2 ;;
     cargo) echo "  any system:      Rust 1.95 or newer from https://rustup.rs" >&2 ;;
   esac
   exit 2

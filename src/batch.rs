@@ -11,11 +11,13 @@
 )]
 
 mod header;
+mod message_set;
 mod record;
 mod stream;
 mod walk;
 
 pub use header::{BATCH_HEADER_BYTES, BatchHeader};
+pub use message_set::{LargestMessage, largest_message};
 pub use record::{ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes};
 pub use stream::RecordStream;
 pub use walk::walk_records;

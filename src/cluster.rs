@@ -7,6 +7,7 @@
 //! bears the moment of the request that brought it.
 
 mod answers;
+mod call_error;
 mod describe;
 mod desk;
 mod limits;
@@ -18,12 +19,13 @@ mod scram;
 #[cfg(test)]
 mod scripted;
 mod shape;
+mod shared;
 mod status;
 #[cfg(test)]
 mod tests;
 mod topic;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,18 +35,18 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::config::{Config, HostPort, Sasl};
+use crate::config::{Config, HostPort};
 use crate::net::Connector;
 
+pub use call_error::CallError;
 pub use limits::{CompressionType, Learned, LearnedLimit, Origin};
-pub use link::{CallError, Link};
+pub use link::Link;
 pub use status::Status;
 pub use topic::Topic;
 
-use answers::Metadata;
 use desk::{Ask, Reply, Unanswered};
-use registry::{Absence, Key, Registry, Sighting};
-use status::Condition;
+use registry::{Absence, Key, Sighting};
+use shared::Shared;
 
 /// How long a question on demand may take, connecting included. A client that waits behind it gives a request
 /// 30 s (`request.timeout.ms`).
@@ -65,18 +67,6 @@ struct Inner {
     asks: mpsc::Sender<Ask>,
     /// Taken by [`Cluster::run`].
     queue: Mutex<Option<mpsc::Receiver<Ask>>>,
-}
-
-/// What the tasks of the control plane share.
-struct Shared {
-    registry: Registry,
-    condition: Condition,
-    connector: Connector,
-    bootstrap_servers: Vec<HostPort>,
-    sasl: Option<Sasl>,
-    refresh_interval: Duration,
-    /// Where the last connection to any broker succeeded.
-    last_good: Mutex<Option<HostPort>>,
 }
 
 /// What a look-up found.
@@ -111,17 +101,8 @@ impl Cluster {
     pub fn new(config: &Config, connector: Connector) -> Self {
         limits::start_clock();
         let (asks, queue) = mpsc::channel(ASKS);
-        let shared = Shared {
-            registry: Registry::default(),
-            condition: Condition::new(config),
-            connector,
-            bootstrap_servers: config.cluster.bootstrap_servers.clone(),
-            sasl: config.cluster.admin_sasl.clone(),
-            refresh_interval: config.cluster.refresh_interval,
-            last_good: Mutex::new(None),
-        };
         Self(Arc::new(Inner {
-            shared: Arc::new(shared),
+            shared: Arc::new(Shared::new(config, connector)),
             asks,
             queue: Mutex::new(Some(queue)),
         }))
@@ -374,65 +355,6 @@ async fn dispatch(shared: Arc<Shared>, mut asks: mpsc::Receiver<Ask>) {
         {
             ask.reply(Err(Unanswered::Unreachable));
         }
-    }
-}
-
-impl Shared {
-    async fn open(&self, to: &HostPort, deadline: tokio::time::Instant) -> Result<Link, CallError> {
-        Link::open(&self.connector, to, self.sasl.as_ref(), deadline).await
-    }
-
-    /// A link to any broker: the last good one, the bootstrap servers in order, then every node known. Each gets
-    /// an even share of the time, so that one silent address does not spend it all. Errors are the first's.
-    async fn open_any(&self, deadline: tokio::time::Instant) -> Result<Link, CallError> {
-        let candidates = self.candidates();
-        let mut first_error = None;
-        for (tried, to) in candidates.iter().enumerate() {
-            let now = tokio::time::Instant::now();
-            let untried = u32::try_from(candidates.len() - tried).unwrap_or(u32::MAX);
-            let share = deadline.saturating_duration_since(now) / untried.min(3);
-            match self.open(to, now + share).await {
-                Ok(link) => {
-                    self.condition.reached();
-                    *self.lock_last_good() = Some(to.clone());
-                    return Ok(link);
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "a broker cannot be used");
-                    first_error.get_or_insert(error);
-                }
-            }
-        }
-        *self.lock_last_good() = None;
-        Err(first_error.unwrap_or_else(|| {
-            CallError::Connect(std::io::Error::other("cluster.bootstrap_servers is empty"))
-        }))
-    }
-
-    fn candidates(&self) -> Vec<HostPort> {
-        let mut seen = HashSet::new();
-        let last_good = self.lock_last_good().clone();
-        last_good
-            .into_iter()
-            .chain(self.bootstrap_servers.iter().cloned())
-            .chain(self.registry.addresses())
-            .filter(|to| seen.insert(to.clone()))
-            .collect()
-    }
-
-    /// Every Metadata answer names all nodes that live.
-    fn learn_nodes(&self, metadata: &Metadata) {
-        let nodes = metadata.nodes();
-        // A broker that has just started may not know any yet.
-        if !nodes.is_empty() && self.registry.learn_nodes(nodes) {
-            self.condition.nodes(&self.registry.node_ids());
-        }
-    }
-
-    fn lock_last_good(&self) -> std::sync::MutexGuard<'_, Option<HostPort>> {
-        self.last_good
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

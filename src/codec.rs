@@ -11,6 +11,11 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects
 )]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "this is the one place"
+)]
 
 mod bound;
 mod gzip;
@@ -39,8 +44,9 @@ pub trait Output {
         ControlFlow::Continue(())
     }
 
-    /// A block of no bytes: Kafka's lz4 reader takes it for the end of the data, once.
-    fn empty_block(&mut self) -> ControlFlow<()> {
+    /// Kafka's reader sees an end of the data here, once, and more data when it reads again: an empty lz4 block, a
+    /// broken header between xerial chunks. Breaks when all that was expected is there.
+    fn false_end(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
@@ -220,8 +226,8 @@ impl<O: Output> Tap<'_, O> {
         }
     }
 
-    fn empty_block(&mut self) -> Result<(), Halt> {
-        if self.out.empty_block().is_break() {
+    fn false_end(&mut self) -> Result<(), Halt> {
+        if self.out.false_end().is_break() {
             Err(Halt::Stopped)
         } else {
             Ok(())

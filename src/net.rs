@@ -5,6 +5,8 @@
 
 mod connector;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 pub use connector::{Acceptor, Connector};

@@ -16,7 +16,7 @@ mod verdict;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -60,6 +60,8 @@ pub struct Shared {
     pub frame_bytes: u32,
     /// A connection without traffic for this long is closed.
     pub idle_timeout: Duration,
+    /// The proxy is going down: sessions end when what is in flight is answered.
+    pub is_draining: AtomicBool,
     /// Numbers refusals.
     pub refusal_ids: AtomicU64,
     /// Long decodes at once: a bomb in every connection must not take every core.

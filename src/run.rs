@@ -8,7 +8,7 @@ mod view;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -113,6 +113,7 @@ async fn serve(
         sessions = sessions.len(),
         "going down: answering what is in flight"
     );
+    shared.is_draining.store(true, Ordering::Relaxed);
     accepting.cancel();
     sessions.close();
     if tokio::time::timeout(options.drain_timeout, sessions.wait())
@@ -161,6 +162,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         metrics,
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,
+        is_draining: AtomicBool::new(false),
         decoding: Arc::new(Semaphore::new(decoders())),
         refusal_ids: AtomicU64::new(u64::from(uuid::Uuid::new_v4().as_fields().0)),
     });

@@ -61,6 +61,25 @@ impl BatchHeader {
         })
     }
 
+    /// A stand-in for the largest message of an old message set, which has no header.
+    pub const fn of_message(wire_bytes: u64, attributes: i16, messages: u32) -> Self {
+        let length = wire_bytes.saturating_sub(LOG_OVERHEAD_BYTES);
+        Self {
+            base_offset: 0,
+            batch_length: if length > i32::MAX as u64 { i32::MAX } else { length as i32 },
+            magic: 1,
+            crc: 0,
+            attributes,
+            last_offset_delta: 0,
+            base_timestamp_ms: -1,
+            max_timestamp_ms: -1,
+            producer_id: -1,
+            producer_epoch: -1,
+            base_sequence: -1,
+            records_count: if messages > i32::MAX as u32 { i32::MAX } else { messages as i32 },
+        }
+    }
+
     /// What the broker compares with `max.message.bytes`: `DefaultRecordBatch.sizeInBytes`.
     pub fn wire_bytes(&self) -> u64 {
         u64::from(self.batch_length.max(0).unsigned_abs()).saturating_add(LOG_OVERHEAD_BYTES)

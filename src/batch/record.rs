@@ -38,8 +38,6 @@ pub enum RecordError {
     NegativeLength,
     /// The record's fields do not add up to its declared length.
     LengthMismatch,
-    /// Kafka's reader takes the end of an empty block for a byte here, which no two readers agree on.
-    EmptyBlock,
 }
 
 impl RecordError {
@@ -51,7 +49,6 @@ impl RecordError {
             Self::OverlongVarint => "overlong_varint",
             Self::NegativeLength => "negative_length",
             Self::LengthMismatch => "record_length_mismatch",
-            Self::EmptyBlock => "empty_block",
         }
     }
 }

@@ -111,15 +111,15 @@ impl RecordStream {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The decoder produced a block of no bytes. Kafka's lz4 reader takes that for the end of the data once: it
-    /// does no harm behind the last record and within a key, value or header; anywhere else it reads a 0xFF that
-    /// is not there.
-    pub fn feed_nothing(&self) -> Result<(), RecordError> {
-        if self.is_complete() || self.to_skip > 0 {
-            Ok(())
-        } else {
-            Err(RecordError::EmptyBlock)
+    /// The decoder is where Kafka's reader sees an end of data that is none (an empty lz4 block). Within a key, a
+    /// value or a header it tries again; before any other byte it takes the end, −1, for a byte: 0xFF. Call this
+    /// only while records are missing.
+    pub fn feed_false_end(&mut self) -> Result<(), RecordError> {
+        if self.to_skip == 0 {
+            // No record ends with such a byte: it would need another one.
+            let _ = self.read_byte(0xff)?;
         }
+        Ok(())
     }
 
     /// Nothing more comes.

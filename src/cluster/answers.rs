@@ -21,6 +21,7 @@ pub(super) const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 pub(super) const INVALID_TOPIC: i16 = 17;
 pub(super) const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
 pub(super) const CLUSTER_AUTHORIZATION_FAILED: i16 = 31;
+pub(super) const ILLEGAL_SASL_STATE: i16 = 34;
 const UNSUPPORTED_VERSION: i16 = 35;
 pub(super) const UNKNOWN_TOPIC_ID: i16 = 100;
 

@@ -15,8 +15,9 @@ use super::answers::{
     CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
     error_name,
 };
+use super::call_error::CallError;
 use super::limits::{CompressionType, LearnedLimit, Origin};
-use super::link::{CallError, Link};
+use super::link::Link;
 use super::registry::Registry;
 use super::topic::{Reading, Topic};
 use crate::policy::Codec;

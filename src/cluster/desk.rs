@@ -15,12 +15,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::ASK_DEADLINE;
 use super::answers::{METADATA_BY_ID, TOPIC_AUTHORIZATION_FAILED};
+use super::call_error::CallError;
 use super::describe::{self, Outcome};
-use super::link::{CallError, Link};
+use super::link::Link;
 use super::registry::{Absence, Key};
+use super::shared::Shared;
 use super::topic::Topic;
-use super::{ASK_DEADLINE, Shared};
 use crate::config::HostPort;
 
 /// A connection that nobody used for so long is closed, before the broker does it (10 minutes by default).
@@ -313,12 +315,17 @@ async fn find(
             .with_allow_auto_topic_creation(false);
         let metadata = link.metadata(&request, deadline).await?;
         shared.learn_nodes(&metadata);
-        metadata.each_topic(|entry| match (entry.sighting(), entry.name) {
-            (Some(sighting), _) => found.push(registry.see(&sighting, sent_at)),
-            (None, _) if entry.error_code != TOPIC_AUTHORIZATION_FAILED => {}
-            (None, _) if by_id => registry.miss(Key::Id(entry.id), Absence::Hidden),
-            (None, Some(name)) => registry.miss(Key::Name(Arc::from(name)), Absence::Hidden),
-            (None, None) => {}
+        metadata.each_topic(|entry| match entry.sighting() {
+            Some(sighting) => found.push(registry.see(&sighting, sent_at)),
+            None if entry.error_code == TOPIC_AUTHORIZATION_FAILED => {
+                let key = match entry.name {
+                    Some(name) if !by_id => Key::Name(Arc::from(name)),
+                    _ => Key::Id(entry.id),
+                };
+                shared.condition.hidden(&key.to_string());
+                registry.miss(key, Absence::Hidden);
+            }
+            None => {}
         });
     }
     for key in keys {

@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::answers::{self, Metadata, Versions};
+use super::call_error::CallError;
 use super::sasl;
 use super::shape;
 use crate::config::{HostPort, Sasl};
@@ -32,101 +33,6 @@ const REAUTHENTICATE_AFTER: f64 = 0.85;
 
 /// `ApiVersions` since KIP-511; its answers can be told from v0.
 const API_VERSIONS_VERSION: i16 = 3;
-
-/// Why a call to a broker failed.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// No connection. The text names the broker and the step.
-    #[error("{0}")]
-    Connect(io::Error),
-    /// The connection broke.
-    #[error("{peer}, {api:?}: {source}")]
-    Io {
-        /// The broker.
-        peer: HostPort,
-        /// The request.
-        api: ApiKey,
-        /// What broke.
-        source: io::Error,
-    },
-    /// The broker closed the connection instead of answering.
-    #[error("{peer} closed the connection instead of answering {api:?}{hint}")]
-    Closed {
-        /// The broker.
-        peer: HostPort,
-        /// The request.
-        api: ApiKey,
-        /// What usually makes a broker do that; may be empty.
-        hint: &'static str,
-    },
-    /// No answer in time.
-    #[error("{peer} did not answer {api:?} in time")]
-    Timeout {
-        /// The broker.
-        peer: HostPort,
-        /// The request.
-        api: ApiKey,
-    },
-    /// The answer is not what the protocol says.
-    #[error("{peer} answered {api:?} with bytes that are not the Kafka protocol ({what}){hint}")]
-    Malformed {
-        /// The broker.
-        peer: HostPort,
-        /// The request.
-        api: ApiKey,
-        /// What is wrong with it.
-        what: Malformed,
-        /// What it may be instead; may be empty.
-        hint: &'static str,
-    },
-    /// No version of this API that both speak.
-    #[error("{peer} does not speak {api:?} in a version that sizegate does")]
-    Unsupported {
-        /// The broker.
-        peer: HostPort,
-        /// The API.
-        api: ApiKey,
-    },
-    /// The broker does not know us.
-    #[error("{peer}: authentication failed: {reason}")]
-    Authentication {
-        /// The broker.
-        peer: HostPort,
-        /// User, mechanism and the broker's own words.
-        reason: String,
-    },
-    /// The broker refuses the whole request.
-    #[error("{peer} refused {api:?}: {error}")]
-    Refused {
-        /// The broker.
-        peer: HostPort,
-        /// The request.
-        api: ApiKey,
-        /// Its error, by name.
-        error: String,
-    },
-}
-
-impl CallError {
-    /// A fixed word for logs and metrics.
-    pub const fn label(&self) -> &'static str {
-        match self {
-            Self::Connect(_) => "connect",
-            Self::Io { .. } => "io",
-            Self::Closed { .. } => "closed",
-            Self::Timeout { .. } => "timeout",
-            Self::Malformed { .. } => "malformed",
-            Self::Unsupported { .. } => "unsupported",
-            Self::Authentication { .. } => "authentication",
-            Self::Refused { .. } => "refused",
-        }
-    }
-
-    /// A connection kept over a pause ends like this when the broker closed it meanwhile: a new one may do.
-    pub(super) const fn may_be_stale(&self) -> bool {
-        matches!(self, Self::Io { .. } | Self::Closed { .. })
-    }
-}
 
 /// One authenticated connection to one broker.
 #[derive(Debug)]

@@ -9,9 +9,10 @@ use kafka_protocol::messages::MetadataRequest;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::Shared;
+use super::call_error::CallError;
 use super::describe::{self, Outcome};
-use super::link::{CallError, Link};
+use super::link::Link;
+use super::shared::Shared;
 
 /// For one call of a refresh: a list of a million partitions takes seconds.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);

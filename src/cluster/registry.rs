@@ -3,6 +3,7 @@
 //! Invariant: locks are held for one look-up or one change, never across an await; names are stored once.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,16 @@ pub(super) enum Key {
     Name(Arc<str>),
     Id(Uuid),
     Node(i32),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Id(id) => write!(f, "with id {id}"),
+            Self::Node(node_id) => write!(f, "node {node_id}"),
+        }
+    }
 }
 
 /// Why a look-up found nothing.

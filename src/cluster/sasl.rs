@@ -5,8 +5,9 @@ use kafka_protocol::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
-use super::answers::error_name;
-use super::link::{CallError, Link};
+use super::answers::{ILLEGAL_SASL_STATE, error_name};
+use super::call_error::CallError;
+use super::link::Link;
 use super::scram::{ClientFirst, Hash};
 use crate::config::{Sasl, SaslMechanism};
 
@@ -30,12 +31,15 @@ pub(super) async fn authenticate(
 }
 
 async fn handshake(link: &mut Link, sasl: &Sasl, deadline: Instant) -> Result<(), CallError> {
-    let mechanism = mechanism_name(sasl.mechanism);
+    let mechanism = sasl.mechanism.label();
     let request =
         SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str(mechanism));
     let answer = link.call_now(&request, deadline).await?;
     match error_name(answer.error_code) {
         None => Ok(()),
+        Some(_) if answer.error_code == ILLEGAL_SASL_STATE => Err(link.authentication_failed(
+            "this listener asks for no SASL, but cluster.admin.sasl is set".to_owned(),
+        )),
         Some(error) => {
             let offered: Vec<&str> = answer.mechanisms.iter().map(StrBytes::as_str).collect();
             Err(link.authentication_failed(format!(
@@ -86,14 +90,6 @@ async fn send(
 }
 
 fn failed(link: &Link, sasl: &Sasl, words: &str) -> CallError {
-    let mechanism = mechanism_name(sasl.mechanism);
+    let mechanism = sasl.mechanism.label();
     link.authentication_failed(format!("user {:?} by {mechanism}: {words}", sasl.username))
-}
-
-const fn mechanism_name(mechanism: SaslMechanism) -> &'static str {
-    match mechanism {
-        SaslMechanism::Plain => "PLAIN",
-        SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
-        SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
-    }
 }

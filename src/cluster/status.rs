@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kafka_protocol::messages::ApiKey;
+
+use super::call_error::CallError;
 use super::limits::MomentCell;
-use super::link::CallError;
 use crate::config::{Advertise, Config};
 
 /// How the control plane fares.
@@ -49,7 +51,11 @@ pub(super) struct Condition {
 struct Said {
     error: Option<(&'static str, String)>,
     was_up: bool,
-    missing_rights: Option<String>,
+    /// DescribeConfigs.
+    forbidden: Option<String>,
+    /// Describe.
+    hidden: Option<String>,
+    was_hidden: bool,
     nodes_outside: Vec<i32>,
 }
 
@@ -90,13 +96,18 @@ impl Condition {
     }
 
     pub(super) fn failed(&self, error: &CallError) {
-        // A broker that refuses or babbles was reached all the same.
-        let is_answer = matches!(
-            error,
+        // ApiVersions is answered before anyone is authenticated: who fails later has met a broker. So a cluster
+        // that gives us no credentials still counts as reached.
+        let is_answer = match error {
+            CallError::Connect(_) => false,
+            CallError::Io { api, .. }
+            | CallError::Closed { api, .. }
+            | CallError::Timeout { api, .. }
+            | CallError::Malformed { api, .. } => *api != ApiKey::ApiVersions,
             CallError::Authentication { .. }
-                | CallError::Refused { .. }
-                | CallError::Unsupported { .. }
-        );
+            | CallError::Refused { .. }
+            | CallError::Unsupported { .. } => true,
+        };
         self.is_reached.store(is_answer, Relaxed);
         let text = error.to_string();
         let mut said = self.lock();
@@ -127,12 +138,29 @@ impl Condition {
             )
         });
         let mut said = self.lock();
-        match (&text, &said.missing_rights) {
+        match (&text, &said.forbidden) {
             (Some(text), None) => tracing::warn!("{text}"),
             (None, Some(_)) => tracing::info!("the limits of all topics can be read now"),
             _ => {}
         }
-        said.missing_rights = text;
+        said.forbidden = text;
+        // Shown again by the next look-up that meets it.
+        said.hidden = None;
+    }
+
+    /// A client uses a topic that we may not even see.
+    pub(super) fn hidden(&self, topic: &str) {
+        let text = format!(
+            "topic {topic} is hidden from the proxy, and its limits with it; rules still hold. Grant: kafka-acls.sh --add \
+             --allow-principal '{}' --operation Describe --operation DescribeConfigs --topic '*'",
+            self.principal
+        );
+        let mut said = self.lock();
+        if !said.was_hidden {
+            tracing::warn!("{text}");
+        }
+        said.was_hidden = true;
+        said.hidden = Some(text);
     }
 
     /// These nodes are known now.
@@ -162,7 +190,7 @@ impl Condition {
             is_reached: self.is_reached(),
             is_up: said.was_up,
             error: said.error.as_ref().map(|(_, text)| text.clone()),
-            missing_rights: said.missing_rights.clone(),
+            missing_rights: said.hidden.clone().or_else(|| said.forbidden.clone()),
             refresh_age: self.refreshed_at.get().map(|at| at.elapsed()),
             nodes_outside: said.nodes_outside.clone(),
             nodes,

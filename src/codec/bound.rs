@@ -33,13 +33,7 @@ pub fn upper_bound(codec: Codec, payload: &[u8]) -> Option<Bound> {
             at_most: (payload.len() as u64).saturating_mul(DEFLATE_MOST_PER_BYTE),
             is_exact: false,
         }),
-        Codec::Snappy => {
-            let at_most = snappy::declared_bytes(payload).ok()?;
-            Some(Bound {
-                at_most,
-                is_exact: true,
-            })
-        }
+        Codec::Snappy => snappy::declared(payload).ok(),
         Codec::Lz4 => lz4_bound(payload, |block, most| {
             Ok((block.len() as u64)
                 .saturating_mul(lz4::MOST_PER_BYTE)
@@ -50,23 +44,26 @@ pub fn upper_bound(codec: Codec, payload: &[u8]) -> Option<Bound> {
 }
 
 /// A closer look where headers say too little, at a fraction of a decode's cost: lz4's tokens. `None` where there
-/// is none to be had.
-pub fn scanned_bound(codec: Codec, payload: &[u8]) -> Option<Bound> {
-    match codec {
-        Codec::Lz4 => lz4_bound(payload, |block, most| {
-            lz4::scan_block(block).map(|bytes| bytes.min(most))
-        })
-        .map(|bound| Bound {
-            is_exact: true,
-            ..bound
-        }),
-        Codec::None | Codec::Gzip | Codec::Snappy | Codec::Zstd => None,
+/// is none to be had, or it says more than `ceiling`.
+pub fn scanned_bound(codec: Codec, payload: &[u8], ceiling: u64) -> Option<Bound> {
+    if codec != Codec::Lz4 {
+        return None;
     }
+    let mut left = ceiling;
+    let bound = lz4_bound(payload, |block, most| {
+        let bytes = lz4::scan_block(block, left)?.min(most);
+        left = left.saturating_sub(bytes);
+        Ok(bytes)
+    })?;
+    (bound.at_most <= ceiling).then_some(Bound {
+        is_exact: true,
+        ..bound
+    })
 }
 
 fn lz4_bound(
     payload: &[u8],
-    compressed: impl Fn(&[u8], u64) -> Result<u64, DecodeError>,
+    mut compressed: impl FnMut(&[u8], u64) -> Result<u64, DecodeError>,
 ) -> Option<Bound> {
     let input = &mut Input::new(payload);
     let frame = lz4::FrameHeader::read(input).ok()?;

@@ -122,7 +122,7 @@ impl BlockBuffer {
             let produced = lz4_flex::block::decompress_into(block.bytes, room)
                 .map_err(|_| DecodeError::Corrupt)?;
             if produced == 0 {
-                tap.empty_block()?;
+                tap.false_end()?;
             }
             tap.piece(room.get(..produced).unwrap_or_default())?;
         }
@@ -130,8 +130,9 @@ impl BlockBuffer {
     }
 }
 
-/// Bytes that a compressed block decodes to, if it decodes: a walk over its tokens, without its content.
-pub(super) fn scan_block(block: &[u8]) -> Result<u64, DecodeError> {
+/// Bytes that a compressed block decodes to, if it decodes: a walk over its tokens, without its content. Ends early
+/// above `ceiling`.
+pub(super) fn scan_block(block: &[u8], ceiling: u64) -> Result<u64, DecodeError> {
     let input = &mut Input::new(block);
     let mut total = 0u64;
     loop {
@@ -139,7 +140,7 @@ pub(super) fn scan_block(block: &[u8]) -> Result<u64, DecodeError> {
         let literals = read_length(input, token >> 4)?;
         input.take(literals)?;
         total = total.saturating_add(literals as u64);
-        if input.rest.is_empty() {
+        if input.rest.is_empty() || total > ceiling {
             return Ok(total);
         }
         input.take(2)?;

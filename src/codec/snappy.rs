@@ -4,9 +4,11 @@
 //! A block is decoded through a sliding window: snappy's own format lets a copy reach back to the block's first
 //! byte, encoders reach back 64 KiB (Google's) to 4 MiB (klauspost/s2, in franz-go and sarama).
 
-use super::{DecodeError, Halt, Input, Output, Tap};
+use super::{Bound, DecodeError, Halt, Input, Output, Tap};
 
 const XERIAL_MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
+/// What Kafka asks of the reader at once (`SnappyCompression.decompressionOutputSize`).
+const FILL_BYTES: usize = 2 * 1024;
 /// Magic, version, compatible version.
 const XERIAL_HEADER_BYTES: usize = 16;
 /// `SnappyInputStream.MAX_CHUNK_SIZE`
@@ -21,17 +23,23 @@ const KEPT_BYTES: usize = 2 * PIECE_BYTES;
 /// A copy is at most so long.
 const COPY_BYTES_MAX: usize = 64;
 
-/// Bytes that all blocks together declare; each block's decoder refuses to miss its own.
-pub(super) fn declared_bytes(payload: &[u8]) -> Result<u64, DecodeError> {
-    let mut total = 0u64;
+/// What all blocks together declare; each block's decoder refuses to miss its own.
+pub(super) fn declared(payload: &[u8]) -> Result<Bound, DecodeError> {
+    let mut bound = Bound {
+        at_most: 0,
+        is_exact: true,
+    };
     let mut blocks = Blocks::new(payload)?;
-    while let Some(block) = blocks.next_block()? {
-        let declared = read_preamble(&mut Input::new(block))?;
-        total = total.saturating_add(u64::from(declared));
-    }
-    match blocks.ended_at {
-        Ending::Sound => Ok(total),
-        Ending::StrangeHeader => Err(DecodeError::Corrupt),
+    loop {
+        match blocks.next_part()? {
+            Part::Block(block) => {
+                let declared = read_preamble(&mut Input::new(block))?;
+                bound.at_most = bound.at_most.saturating_add(u64::from(declared));
+            }
+            // Kafka may stop there.
+            Part::BrokenHeader => bound.is_exact = false,
+            Part::End => return Ok(bound),
+        }
     }
 }
 
@@ -39,15 +47,15 @@ pub(super) fn declared_bytes(payload: &[u8]) -> Result<u64, DecodeError> {
 struct Blocks<'a> {
     input: Input<'a>,
     is_raw: bool,
-    ended_at: Ending,
 }
 
-/// What ended the blocks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    Sound,
-    /// The first half of a xerial magic without the second: Java takes it for the end, once.
-    StrangeHeader,
+/// What comes next in a payload.
+enum Part<'a> {
+    Block(&'a [u8]),
+    /// The first half of a xerial magic without the second: Java passes over it, but sees the end of the data there
+    /// if it has nothing else to return.
+    BrokenHeader,
+    End,
 }
 
 impl<'a> Blocks<'a> {
@@ -63,39 +71,40 @@ impl<'a> Blocks<'a> {
         Ok(Self {
             input,
             is_raw: !is_xerial,
-            ended_at: Ending::Sound,
         })
     }
 
-    fn next_block(&mut self) -> Result<Option<&'a [u8]>, DecodeError> {
+    fn next_part(&mut self) -> Result<Part<'a>, DecodeError> {
         if self.is_raw {
             let block = self.input.rest;
             self.input.rest = &[];
-            return Ok((!block.is_empty()).then_some(block));
+            return Ok(if block.is_empty() {
+                Part::End
+            } else {
+                Part::Block(block)
+            });
         }
         loop {
             // Up to three bytes behind the last chunk are ignored, as in Java.
             let Ok(word) = self.input.array::<4>() else {
-                return Ok(None);
+                return Ok(Part::End);
             };
-            let size = u32::from_be_bytes(word);
-            if XERIAL_MAGIC.starts_with(&word) {
-                let [m0, m1, m2, m3] = self.input.array::<4>()?;
-                let version = i32::from_be_bytes(self.input.array()?);
-                self.input.array::<4>()?;
-                if !XERIAL_MAGIC.ends_with(&[m0, m1, m2, m3]) {
-                    self.ended_at = Ending::StrangeHeader;
-                    return Ok(None);
+            if !XERIAL_MAGIC.starts_with(&word) {
+                let size = u32::from_be_bytes(word);
+                if size > MAX_CHUNK_BYTES {
+                    return Err(DecodeError::Corrupt);
                 }
-                if version < 1 {
-                    return Err(DecodeError::Unsupported);
-                }
-                continue;
+                return self.input.take(size as usize).map(Part::Block);
             }
-            if size > MAX_CHUNK_BYTES {
-                return Err(DecodeError::Corrupt);
+            let rest_of_magic = self.input.array::<4>()?;
+            let version = i32::from_be_bytes(self.input.array()?);
+            self.input.array::<4>()?;
+            if !XERIAL_MAGIC.ends_with(&rest_of_magic) {
+                return Ok(Part::BrokenHeader);
             }
-            return self.input.take(size as usize).map(Some);
+            if version < 1 {
+                return Err(DecodeError::Unsupported);
+            }
         }
     }
 }
@@ -202,17 +211,30 @@ impl Window {
         tap: &mut Tap<'_, O>,
     ) -> Result<(), Halt> {
         let mut blocks = Blocks::new(payload)?;
-        while let Some(block) = blocks.next_block()? {
-            self.decode_block(block, tap)?;
+        // Bytes since Kafka last began to fill its buffer.
+        let mut in_fills = 0usize;
+        loop {
+            match blocks.next_part()? {
+                Part::Block(block) => {
+                    let produced = self.decode_block(block, tap)?;
+                    in_fills = in_fills.wrapping_add(produced);
+                }
+                Part::BrokenHeader => {
+                    if in_fills.is_multiple_of(FILL_BYTES) {
+                        tap.false_end()?;
+                    }
+                    in_fills = 0;
+                }
+                Part::End => return Ok(()),
+            }
         }
-        if blocks.ended_at == Ending::StrangeHeader {
-            tap.seam()?;
-            return Err(DecodeError::Corrupt.into());
-        }
-        Ok(())
     }
 
-    fn decode_block<O: Output>(&mut self, block: &[u8], tap: &mut Tap<'_, O>) -> Result<(), Halt> {
+    fn decode_block<O: Output>(
+        &mut self,
+        block: &[u8],
+        tap: &mut Tap<'_, O>,
+    ) -> Result<usize, Halt> {
         let mut input = Input::new(block);
         let declared = read_preamble(&mut input)? as usize;
         let kept_behind = self.make_room(input, declared)?;
@@ -220,7 +242,7 @@ impl Window {
         if self.buffer.len() > KEPT_BYTES {
             self.buffer = Vec::new();
         }
-        done
+        done.map(|()| declared)
     }
 
     /// Makes the buffer large enough; says how much must stay in it when it slides.

@@ -59,19 +59,26 @@ pub(super) fn look(
 
 /// Within every limit by what the payload's headers allow.
 fn within_by_bound(codec: Codec, payload: &[u8], ceilings: &Ceilings) -> Option<Inspection> {
-    if ceilings.hold(u64::MAX) {
-        return Some(Inspection::new(Finding::Within, Proof::Header));
-    }
+    let is_free = ceilings.hold(u64::MAX);
     let holds = |bound: &Bound| ceilings.hold(uncompressed(bound.at_most));
-    let bound = upper_bound(codec, payload)
-        .filter(holds)
-        .or_else(|| scanned_bound(codec, payload).filter(holds))?;
-    let within = Inspection::new(Finding::Within, Proof::Bound);
-    Some(if bound.is_exact {
-        within.measured(Size::Exact(uncompressed(bound.at_most)))
-    } else {
-        within
-    })
+    let bound = upper_bound(codec, payload).filter(holds).or_else(|| {
+        if is_free {
+            None
+        } else {
+            scanned_bound(codec, payload, ceilings.uncompressed).filter(holds)
+        }
+    });
+    let within = Inspection::new(
+        Finding::Within,
+        if is_free { Proof::Header } else { Proof::Bound },
+    );
+    match bound {
+        Some(bound) if bound.is_exact => {
+            Some(within.measured(Size::Exact(uncompressed(bound.at_most))))
+        }
+        Some(_) => Some(within),
+        None => is_free.then_some(within),
+    }
 }
 
 const fn uncompressed(records_bytes: u64) -> u64 {
@@ -104,14 +111,15 @@ impl Output for Reading<'_> {
     }
 
     fn seam(&mut self) -> ControlFlow<()> {
-        if self.stream.as_ref().is_ok_and(RecordStream::is_complete) {
-            return ControlFlow::Break(());
+        match &self.stream {
+            Ok(stream) if stream.is_complete() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         }
-        ControlFlow::Continue(())
     }
 
-    fn empty_block(&mut self) -> ControlFlow<()> {
-        match self.stream.as_ref().map(RecordStream::feed_nothing) {
+    fn false_end(&mut self) -> ControlFlow<()> {
+        self.seam()?;
+        match self.stream.as_mut().map(RecordStream::feed_false_end) {
             Ok(Err(error)) => self.lose_records(error),
             _ => ControlFlow::Continue(()),
         }

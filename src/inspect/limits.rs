@@ -90,7 +90,9 @@ impl Ceilings {
             value,
             headers,
             harmless_record: record
-                .min(estimate.saturating_sub(ESTIMATE_SURPLUS_BYTES))
+                .min(limits.estimate_bytes.map_or(u64::MAX, |bytes| {
+                    bytes.saturating_sub(ESTIMATE_SURPLUS_BYTES)
+                }))
                 .min(key)
                 .min(value)
                 .min(headers),

@@ -102,8 +102,12 @@ impl Policy {
 
     /// There are limits beyond the topics' own: a batch for a topic that nobody can name may not pass.
     pub fn is_governed(&self) -> bool {
-        let inherit_only = Limits { batch_bytes: Some(BatchLimit::Inherit), ..Limits::default() };
-        !self.rules.is_empty() || (self.defaults != inherit_only && self.defaults != Limits::default())
+        let inherit_only = Limits {
+            batch_bytes: Some(BatchLimit::Inherit),
+            ..Limits::default()
+        };
+        !self.rules.is_empty()
+            || (self.defaults != inherit_only && self.defaults != Limits::default())
     }
 
     /// Nothing is refused whatever a rule says.

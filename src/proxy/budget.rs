@@ -1,47 +1,69 @@
 //! The process-wide budget for bytes that are held: frames being gathered, and what could not be written yet.
 //!
 //! A frame's bytes are spent before they are read and given back after they have left. When the budget is
-//! spent, sessions wait in order; nobody is refused for it. Where waiting could never end (every byte is held
-//! by somebody who waits), the first in the queue is let in over the budget: one frame at most.
+//! spent, sessions wait in order; nobody is refused for it. Small frames have a queue and a share of their own,
+//! so that a few clients that are slow over large ones do not stop everybody. Where waiting could never end
+//! (every byte is held by somebody who waits), the first in a queue is let in over the budget: one frame of each
+//! kind at most.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use prometheus::IntCounter;
+use tokio::sync::oneshot;
+
+#[cfg(test)]
+mod tests;
+
+/// The share of the budget that large frames leave to small ones: an eighth.
+const RESERVE: usize = 8;
+/// A frame of at most this share of the budget is small: 8 MiB of 512.
+const SMALL: usize = 64;
 
 /// The budget. Cheap to share.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
+    state: Mutex<State>,
+    /// What `state` says, to be read without its lock.
     used: AtomicUsize,
-    /// Frames let in and not yet given back.
-    frames: AtomicUsize,
-    /// Length of `queue`, to be read without its lock.
     waiting: AtomicUsize,
-    queue: Mutex<VecDeque<SharedTurn>>,
     waits: IntCounter,
 }
 
-type SharedTurn = Arc<Mutex<Turn>>;
+#[derive(Debug, Default)]
+struct State {
+    used: usize,
+    small: Lane,
+    large: Lane,
+}
 
-/// A place in the queue.
+/// Frames of one kind.
+#[derive(Debug, Default)]
+struct Lane {
+    /// Let in and not yet given back.
+    admitted: usize,
+    queue: VecDeque<Turn>,
+}
+
+/// A place in a queue.
 #[derive(Debug)]
 struct Turn {
     bytes: usize,
-    state: TurnState,
-    waker: Option<Waker>,
+    admit: oneshot::Sender<Lease>,
 }
 
+/// What a lease is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TurnState {
-    Waiting,
-    Admitted,
-    /// Taken or given up.
-    Done,
+enum Kind {
+    /// Bytes that are here already.
+    Backlog,
+    SmallFrame,
+    LargeFrame,
 }
 
 impl Budget {
@@ -49,10 +71,9 @@ impl Budget {
     pub fn new(limit: usize, waits: IntCounter) -> Arc<Self> {
         Arc::new(Self {
             limit,
+            state: Mutex::default(),
             used: AtomicUsize::new(0),
-            frames: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
-            queue: Mutex::new(VecDeque::new()),
             waits,
         })
     }
@@ -64,8 +85,7 @@ impl Budget {
 
     /// Sessions wait, or soon will: read in small steps.
     pub fn is_short(&self) -> bool {
-        self.has_waiters()
-            || self.used.load(Ordering::Relaxed).saturating_mul(8) > self.limit.saturating_mul(7)
+        self.has_waiters() || self.held_bytes().saturating_mul(8) > self.limit.saturating_mul(7)
     }
 
     /// Somebody waits for bytes to come back.
@@ -75,122 +95,155 @@ impl Budget {
 
     /// Spends bytes that are already here, over the budget if need be.
     pub fn charge(self: &Arc<Self>, bytes: usize) -> Lease {
-        self.used.fetch_add(bytes, Ordering::SeqCst);
-        Lease {
-            budget: Some(Arc::clone(self)),
-            bytes,
-            frames: 0,
-        }
+        let mut state = self.lock();
+        state.used += bytes;
+        self.publish(&state);
+        Lease::new(self, bytes, Kind::Backlog)
     }
 
     /// Spends the bytes of a frame before they are read, if nobody waits and they fit.
     pub fn try_admit(self: &Arc<Self>, bytes: usize) -> Option<Lease> {
-        let admitted = !self.has_waiters() && self.try_take_frame(bytes);
-        admitted.then(|| Lease {
-            budget: Some(Arc::clone(self)),
-            bytes,
-            frames: 1,
-        })
+        let kind = self.kind(bytes);
+        let mut state = self.lock();
+        if !state.lane(kind).queue.is_empty() || !self.fits(&mut state, bytes, kind) {
+            return None;
+        }
+        Some(self.take(&mut state, bytes, kind))
     }
 
     /// Waits in turn for the bytes of a frame.
     pub fn admit(self: &Arc<Self>, bytes: usize) -> Admission {
         self.waits.inc();
-        let turn = Arc::new(Mutex::new(Turn {
-            bytes,
-            state: TurnState::Waiting,
-            waker: None,
-        }));
-        self.lock().push_back(Arc::clone(&turn));
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let (admit, lease) = oneshot::channel();
+        let mut state = self.lock();
+        state
+            .lane(self.kind(bytes))
+            .queue
+            .push_back(Turn { bytes, admit });
         // Bytes may have come back between the attempt and the place in the queue.
-        self.let_in();
+        self.let_in(state);
         Admission {
             budget: Arc::clone(self),
-            bytes,
-            turn,
+            lease,
         }
     }
 
-    fn try_take_frame(&self, bytes: usize) -> bool {
-        let fits = |used: usize| {
-            let alone = self.frames.load(Ordering::SeqCst) == 0;
-            (alone || used.saturating_add(bytes) <= self.limit).then(|| used.saturating_add(bytes))
+    const fn kind(&self, bytes: usize) -> Kind {
+        if bytes <= self.limit / SMALL {
+            Kind::SmallFrame
+        } else {
+            Kind::LargeFrame
+        }
+    }
+
+    fn fits(&self, state: &mut State, bytes: usize, kind: Kind) -> bool {
+        let room = match kind {
+            Kind::LargeFrame => self.limit - self.limit / RESERVE,
+            Kind::SmallFrame | Kind::Backlog => self.limit,
         };
-        if self
-            .used
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits)
-            .is_err()
-        {
-            return false;
-        }
-        self.frames.fetch_add(1, Ordering::SeqCst);
-        true
+        state.used.saturating_add(bytes) <= room || state.lane(kind).admitted == 0
     }
 
-    fn give_back(&self, bytes: usize, frames: usize) {
-        self.used.fetch_sub(bytes, Ordering::SeqCst);
-        self.frames.fetch_sub(frames, Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.let_in();
-        }
+    fn take(self: &Arc<Self>, state: &mut State, bytes: usize, kind: Kind) -> Lease {
+        state.used += bytes;
+        state.lane(kind).admitted += 1;
+        self.publish(state);
+        Lease::new(self, bytes, kind)
     }
 
-    /// Admits from the front of the queue what now fits.
-    fn let_in(&self) {
-        let mut queue = self.lock();
-        while let Some(front) = queue.front() {
-            let mut turn = front.lock().unwrap_or_else(PoisonError::into_inner);
-            match turn.state {
-                TurnState::Waiting if !self.try_take_frame(turn.bytes) => return,
-                TurnState::Waiting => {
-                    turn.state = TurnState::Admitted;
-                    if let Some(waker) = turn.waker.take() {
-                        waker.wake();
-                    }
+    fn give_back(self: &Arc<Self>, bytes: usize, kind: Kind) {
+        let mut state = self.lock();
+        state.used -= bytes;
+        if kind != Kind::Backlog {
+            state.lane(kind).admitted -= 1;
+        }
+        self.let_in(state);
+    }
+
+    /// Admits from the front of each queue what now fits.
+    fn let_in(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let mut admitted = Vec::new();
+        for kind in [Kind::SmallFrame, Kind::LargeFrame] {
+            while let Some(turn) = state.lane(kind).queue.pop_front() {
+                let bytes = turn.bytes;
+                if turn.admit.is_closed() {
+                    continue;
                 }
-                TurnState::Admitted | TurnState::Done => {}
+                if !self.fits(&mut state, bytes, kind) {
+                    state.lane(kind).queue.push_front(turn);
+                    break;
+                }
+                admitted.push((turn.admit, self.take(&mut state, bytes, kind)));
             }
-            drop(turn);
-            queue.pop_front();
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+        self.publish(&state);
+        drop(state);
+        for (admit, lease) in admitted {
+            // If nobody waits for it any more, the lease comes back, and gives its bytes back.
+            let _ = admit.send(lease);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<SharedTurn>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn publish(&self, state: &State) {
+        self.used.store(state.used, Ordering::Relaxed);
+        let waiting = state.small.queue.len() + state.large.queue.len();
+        self.waiting.store(waiting, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn lane(&mut self, kind: Kind) -> &mut Lane {
+        match kind {
+            Kind::SmallFrame | Kind::Backlog => &mut self.small,
+            Kind::LargeFrame => &mut self.large,
+        }
     }
 }
 
 /// Bytes spent; dropping it gives them back.
 #[derive(Debug, Default)]
 pub struct Lease {
-    budget: Option<Arc<Budget>>,
+    parts: Vec<Part>,
+}
+
+/// Bytes of one kind.
+#[derive(Debug)]
+struct Part {
+    budget: Arc<Budget>,
     bytes: usize,
-    frames: usize,
+    kind: Kind,
 }
 
 impl Lease {
+    fn new(budget: &Arc<Budget>, bytes: usize, kind: Kind) -> Self {
+        let budget = Arc::clone(budget);
+        Self {
+            parts: vec![Part {
+                budget,
+                bytes,
+                kind,
+            }],
+        }
+    }
+
+    /// Nothing is spent.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Holds `other`'s bytes as well.
     pub fn join(&mut self, mut other: Lease) {
-        if self.budget.is_none() {
-            *self = other;
-            return;
-        }
-        self.bytes += std::mem::take(&mut other.bytes);
-        self.frames += std::mem::take(&mut other.frames);
+        self.parts.append(&mut other.parts);
     }
 }
 
-impl Drop for Lease {
+impl Drop for Part {
     fn drop(&mut self) {
-        if let Some(budget) = self
-            .budget
-            .take()
-            .filter(|_| self.bytes > 0 || self.frames > 0)
-        {
-            budget.give_back(self.bytes, self.frames);
-        }
+        self.budget.give_back(self.bytes, self.kind);
     }
 }
 
@@ -198,38 +251,31 @@ impl Drop for Lease {
 #[derive(Debug)]
 pub struct Admission {
     budget: Arc<Budget>,
-    bytes: usize,
-    turn: SharedTurn,
+    lease: oneshot::Receiver<Lease>,
 }
 
 impl Future for Admission {
     type Output = Lease;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Lease> {
-        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if turn.state == TurnState::Waiting {
-            turn.waker = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
-        turn.state = TurnState::Done;
-        Poll::Ready(Lease {
-            budget: Some(Arc::clone(&self.budget)),
-            bytes: self.bytes,
-            frames: 1,
-        })
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Lease> {
+        // The sender is only ever dropped unused when this is gone.
+        Pin::new(&mut self.lease)
+            .poll(cx)
+            .map(Result::unwrap_or_default)
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut turn.state, TurnState::Done);
-        drop(turn);
-        match before {
-            TurnState::Waiting => self.budget.let_in(),
-            // Let in, but nobody came for the bytes.
-            TurnState::Admitted => self.budget.give_back(self.bytes, 1),
-            TurnState::Done => {}
+        self.lease.close();
+        let mut state = self.budget.lock();
+        for kind in [Kind::SmallFrame, Kind::LargeFrame] {
+            state
+                .lane(kind)
+                .queue
+                .retain(|turn| !turn.admit.is_closed());
         }
+        // The next in line may fit where this one did not.
+        self.budget.let_in(state);
     }
 }

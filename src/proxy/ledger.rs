@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::verdict::{Refused, Sent};
 use crate::wire::{Malformed, Reason};
@@ -38,7 +39,7 @@ pub enum Answer {
     /// By the broker, in a frame of which nothing is known: a SASL token without a Kafka header.
     Token,
     /// By the broker; refusals are merged into its answer.
-    Produce(Box<Produced>),
+    Produce(Produced),
     /// Here, with these bytes.
     Made(Bytes),
 }
@@ -47,7 +48,7 @@ pub enum Answer {
 #[derive(Debug, Default)]
 pub struct Produced {
     /// What was forwarded, to explain a refusal by the broker.
-    pub sent: Vec<Sent>,
+    pub sent: SmallVec<[Sent; 1]>,
     /// What was not.
     pub refused: Vec<Refused>,
 }

@@ -5,7 +5,7 @@
 //! it as slices: an idle session holds no buffer.
 
 mod answers;
-mod chunk;
+mod buffers;
 mod explain;
 mod requests;
 
@@ -13,6 +13,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -125,6 +126,11 @@ pub struct Session {
     to_client: Outbox,
     last_traffic: Instant,
     timer: Pin<Box<Sleep>>,
+    /// The timer's waker is this task's: it need not be polled again until it has elapsed.
+    is_timer_set: bool,
+    /// The timer looks after half a frame.
+    is_watching: bool,
+    /// Only wakes this task; whether it is time is in [`Shared::is_draining`].
     shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
     is_draining: bool,
 }
@@ -151,19 +157,25 @@ impl Session {
             to_client: Outbox::default(),
             last_traffic: Instant::now(),
             timer: Box::pin(tokio::time::sleep(shared.idle_timeout)),
+            is_timer_set: false,
+            is_watching: false,
             shutdown: Box::pin(shutdown.cancelled_owned()),
             is_draining: false,
             shared,
         };
+        std::future::poll_fn(|cx| {
+            // Once is enough: its waker is this task's.
+            session.is_draining = session.shutdown.as_mut().poll(cx).is_ready();
+            Poll::Ready(())
+        })
+        .await;
         let close = std::future::poll_fn(|cx| session.poll(cx)).await;
         let close = session.finish(close).await;
         (session.who, close)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
-        if !self.is_draining && self.shutdown.as_mut().poll(cx).is_ready() {
-            self.is_draining = true;
-        }
+        self.is_draining |= self.shared.is_draining.load(Ordering::Relaxed);
         loop {
             let step = self
                 .poll_requests(cx)
@@ -196,32 +208,36 @@ impl Session {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
-        while self.timer.as_mut().poll(cx).is_ready() {
+        while !self.is_timer_set || self.timer.is_elapsed() {
+            self.is_timer_set = true;
+            if self.timer.as_mut().poll(cx).is_pending() {
+                break;
+            }
             let quiet = self.last_traffic.elapsed();
-            let holds_half_a_frame = self.requests.holds_half_a_frame();
+            self.is_watching = self.requests.holds_half_a_frame();
             if quiet >= self.shared.idle_timeout {
                 return Poll::Ready(Close::Idle);
             }
-            if holds_half_a_frame && quiet >= STALL && self.shared.budget.has_waiters() {
+            if self.is_watching && quiet >= STALL && self.shared.budget.has_waiters() {
                 return Poll::Ready(Close::Stalled);
             }
-            let next = if holds_half_a_frame {
-                STALL
-            } else {
-                self.shared.idle_timeout - quiet
-            };
-            self.timer
-                .as_mut()
-                .reset(tokio::time::Instant::now() + next.min(self.shared.idle_timeout - quiet));
+            let idle = self.shared.idle_timeout.saturating_sub(quiet);
+            self.set_timer(if self.is_watching { STALL.min(idle) } else { idle });
         }
         Poll::Pending
     }
 
-    /// A frame is being held: look after it sooner than after an idle connection.
+    /// Half a frame is here: look after it sooner than after an idle connection.
     fn watch_for_stall(&mut self) {
-        self.timer
-            .as_mut()
-            .reset(tokio::time::Instant::now() + STALL.min(self.shared.idle_timeout));
+        if !self.is_watching {
+            self.is_watching = true;
+            self.set_timer(STALL.min(self.shared.idle_timeout));
+        }
+    }
+
+    fn set_timer(&mut self, after: Duration) {
+        self.timer.as_mut().reset(tokio::time::Instant::now() + after);
+        self.is_timer_set = false;
     }
 
     /// The broker's side, connecting to it first if need be.
@@ -301,8 +317,11 @@ impl Session {
                 }
                 Question::Topics(names) => {
                     asked.limits = true;
-                    let confirmed = join_all(names.iter().map(|name| confirm(&shared, name, node_id)));
-                    let confirmed = tokio::time::timeout(ASK, confirmed).await.unwrap_or_default();
+                    let confirmed =
+                        join_all(names.iter().map(|name| confirm(&shared, name, node_id)));
+                    let confirmed = tokio::time::timeout(ASK, confirmed)
+                        .await
+                        .unwrap_or_default();
                     let is_seen = |at: usize| confirmed.get(at).copied().unwrap_or(false);
                     let unseen = names.iter().enumerate().filter(|(at, _)| !is_seen(*at));
                     asked.unseen = unseen.map(|(_, name)| Arc::clone(name)).collect();

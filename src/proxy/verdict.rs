@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use self::weigh::Scales;
@@ -21,7 +22,7 @@ use super::Shared;
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
-use crate::policy::{Action, BatchFacts, LoopDetector, Source, Violation};
+use crate::policy::{Action, BatchFacts, Codec, LoopDetector, Source, Violation};
 use crate::wire::Malformed;
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
@@ -49,8 +50,12 @@ pub struct Sent {
     pub topic: Arc<TopicHandle>,
     /// `index`
     pub partition: i32,
-    /// What was measured.
-    pub facts: BatchFacts,
+    /// Its wire bytes.
+    pub wire_bytes: u64,
+    /// Its codec.
+    pub codec: Option<Codec>,
+    /// Its records, as declared.
+    pub records: i32,
 }
 
 /// A partition that was not.
@@ -96,7 +101,7 @@ pub struct Verdict {
     /// Entries to forward, as [`Layout::splice`] takes them; `None`: the whole frame as it came.
     pub kept: Option<Vec<(usize, Vec<usize>)>>,
     /// What is forwarded and was measured.
-    pub sent: Vec<Sent>,
+    pub sent: SmallVec<[Sent; 1]>,
     /// What is refused.
     pub refused: Vec<Refused>,
 }
@@ -271,10 +276,12 @@ impl Judge {
         match resolved {
             Resolved::Topic(handle) => scales.weigh(handle, partition_entry, records),
             // Retriable, and what the broker itself says of an id it does not know.
-            Resolved::UnknownId(_) if asked.ids && self.shared.policy.load().is_governed() => Outcome::Answer(
-                UNKNOWN_TOPIC_ID,
-                "sizegate: the topic's name is not known yet, so its limits are not either",
-            ),
+            Resolved::UnknownId(_) if asked.ids && self.shared.policy.load().is_governed() => {
+                Outcome::Answer(
+                    UNKNOWN_TOPIC_ID,
+                    "sizegate: the topic's name is not known yet, so its limits are not either",
+                )
+            }
             Resolved::UnknownId(_) | Resolved::Impossible => Outcome::Pass,
         }
     }
@@ -333,11 +340,11 @@ impl Judge {
 
     fn has_repeated_topics(&self, frame: &[u8]) -> bool {
         let topics = &self.layout.topics;
+        if topics.len() < 2 {
+            return false;
+        }
         let mut seen = HashSet::with_capacity(topics.len());
-        topics.len() > 1
-            && !topics
-                .iter()
-                .all(|topic| seen.insert(frame.get(topic.key.clone())))
+        !topics.iter().all(|topic| seen.insert(frame.get(topic.key.clone())))
     }
 
     /// Kept partitions under one entry per topic, in the order in which topics first appear.

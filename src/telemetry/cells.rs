@@ -141,8 +141,14 @@ impl Default for TimeHistogram {
 impl TimeHistogram {
     /// Counts one duration.
     pub fn observe(&self, took: Duration) {
-        self.0
-            .add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        self.observe_times(took, 1);
+    }
+
+    /// Counts the same duration several times.
+    pub fn observe_times(&self, took: Duration, times: u32) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.0.count_at(nanos, times);
+        self.0.sum.fetch_add(nanos.saturating_mul(times.into()), Relaxed);
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
@@ -249,6 +255,13 @@ mod tests {
         for bounds in [SIZE_BOUNDS_BYTES, TIME_BOUNDS_NANOS] {
             assert!(bounds.is_sorted_by(|a, b| a < b));
         }
+    }
+
+    #[test]
+    fn records_are_tallied_by_the_same_bounds() {
+        let tally = SizesTally::default();
+        let bounds: Vec<_> = tally.by_bound().map_while(|(bound, _)| bound).collect();
+        assert_eq!(bounds, SIZE_BOUNDS_BYTES);
     }
 
     #[test]

@@ -54,13 +54,13 @@ const BATCH_UNCOMPRESSED_BYTES: Spec = (
 );
 const RECORD_BYTES: Spec = (
     "record_bytes",
-    "Encoded bytes of the largest record of each batch whose records were walked.",
+    "Encoded bytes of each record, of the batches whose records were walked.",
     &["topic"],
 );
 const ESTIMATE_BYTES: Spec = (
     "estimate_bytes",
-    "What a Java producer would compare with its max.request.size for the largest record of each batch whose records \
-     were walked.",
+    "What a Java producer would compare with its max.request.size for each record, of the batches whose records were \
+     walked.",
     &["topic"],
 );
 const BATCHES_BY_CODEC: Spec = (

@@ -38,9 +38,9 @@ pub struct TopicMetrics {
     pub wire_bytes: SizeHistogram,
     /// 61 + records after decompression, of the batches where that is known exactly.
     pub uncompressed_bytes: SizeHistogram,
-    /// The largest record of each batch whose records were walked.
+    /// Each record of the batches whose records were walked.
     pub record_bytes: SizeHistogram,
-    /// The largest estimate of each batch whose records were walked.
+    /// Each record's estimate, of the batches whose records were walked.
     pub estimate_bytes: SizeHistogram,
     codecs: [CodecMetrics; Codec::ALL.len()],
     near_limit: [Counter; Gate::ALL.len()],
@@ -87,9 +87,9 @@ pub struct LastSizes {
     pub batch_bytes: Option<u64>,
     /// 61 + records after decompression.
     pub uncompressed_bytes: Option<u64>,
-    /// The largest record of a batch.
+    /// A record.
     pub record_bytes: Option<u64>,
-    /// The largest estimate of a batch.
+    /// A record's estimate.
     pub estimate_bytes: Option<u64>,
 }
 

@@ -27,9 +27,16 @@ pub fn script(name: &str, args: &[&str]) -> PathBuf {
     if let Some(path) = done.get(&key) {
         return path.clone();
     }
-    let output = Command::new(repo().join("scripts").join(name)).args(args).output().unwrap();
+    let output = Command::new(repo().join("scripts").join(name))
+        .args(args)
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).trim().to_string();
-    assert!(output.status.success(), "scripts/{key}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "scripts/{key}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let path = PathBuf::from(said);
     done.insert(key, path.clone());
     path
@@ -69,10 +76,24 @@ impl Program {
 
     /// A class of `tests/clients/java/SET`, with the jars of that set: `streams`, `kafka4`.
     pub fn java_with(class: &str, version: &str, set: &str) -> Self {
-        let jars = script("kafka-libs.sh", &[version, if set == "streams" { "streams" } else { "client" }]);
+        let jars = script(
+            "kafka-libs.sh",
+            &[
+                version,
+                if set == "streams" {
+                    "streams"
+                } else {
+                    "client"
+                },
+            ],
+        );
         let classes = script("java-classes.sh", &[set]);
         let mut program = Self::jvm(&format!("{class} {version}"));
-        program.command.arg("-cp").arg(format!("{}:{}/*", classes.display(), jars.display())).arg(class);
+        program
+            .command
+            .arg("-cp")
+            .arg(format!("{}:{}/*", classes.display(), jars.display()))
+            .arg(class);
         program
     }
 
@@ -80,16 +101,30 @@ impl Program {
     pub fn java_main(main: &str, version: &str, set: &str) -> Self {
         let jars = script("kafka-libs.sh", &[version, set]);
         let mut program = Self::jvm(main);
-        program.command.arg("-cp").arg(format!("{}/*", jars.display())).arg(main);
+        program
+            .command
+            .arg("-cp")
+            .arg(format!("{}/*", jars.display()))
+            .arg(main);
         program
     }
 
     fn jvm(name: &str) -> Self {
         let mut program = Self::new(name, "java");
-        program.command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]);
-        program.command.args(["-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]);
+        program.command.args([
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-Xshare:auto",
+            "-Xmx512m",
+        ]);
+        program.command.args([
+            "-XX:-UsePerfData",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        ]);
         // Native libraries are unpacked there.
-        program.command.arg(format!("-Djava.io.tmpdir={}", program.dir.display()));
+        program
+            .command
+            .arg(format!("-Djava.io.tmpdir={}", program.dir.display()));
         program
     }
 
@@ -97,7 +132,10 @@ impl Program {
     pub fn python(file: &str) -> Self {
         let python = script("python-env.sh", &[]);
         let mut program = Self::new(file, &python.display().to_string());
-        program.command.arg("-u").arg(repo().join("tests/clients/python").join(file));
+        program
+            .command
+            .arg("-u")
+            .arg(repo().join("tests/clients/python").join(file));
         program
     }
 
@@ -105,8 +143,13 @@ impl Program {
     pub fn node(file: &str) -> Self {
         let modules = script("node-env.sh", &[]);
         let mut program = Self::new(file, "node");
-        program.command.env("NODE_PATH", modules).env("KAFKAJS_NO_PARTITIONER_WARNING", "1");
-        program.command.arg(repo().join("tests/clients/node").join(file));
+        program
+            .command
+            .env("NODE_PATH", modules)
+            .env("KAFKAJS_NO_PARTITIONER_WARNING", "1");
+        program
+            .command
+            .arg(repo().join("tests/clients/node").join(file));
         program
     }
 
@@ -118,7 +161,12 @@ impl Program {
 
     fn new(name: &str, program: &str) -> Self {
         let dir = new_dir("client");
-        Self { name: name.to_string(), command: Command::new(program), dir, limit: Duration::from_secs(180) }
+        Self {
+            name: name.to_string(),
+            command: Command::new(program),
+            dir,
+            limit: Duration::from_secs(180),
+        }
     }
 
     /// One `key=value` argument.
@@ -154,7 +202,11 @@ impl Program {
     pub fn run(self) -> Output {
         let name = self.name.clone();
         let output = self.run_any();
-        assert_eq!(output.code, 0, "{name} failed: {:?}\n{}", output.lines, output.stderr);
+        assert_eq!(
+            output.code, 0,
+            "{name} failed: {:?}\n{}",
+            output.lines, output.stderr
+        );
         output
     }
 
@@ -166,7 +218,11 @@ impl Program {
     /// Starts it.
     pub fn spawn(self) -> Running {
         let process = Supervised::spawn(&self.command, &self.dir);
-        Running { name: self.name, process, limit: self.limit }
+        Running {
+            name: self.name,
+            process,
+            limit: self.limit,
+        }
     }
 }
 
@@ -183,7 +239,12 @@ impl Running {
         super::eventually(self.limit, &format!("{}: {what}", self.name), || {
             let found = self.lines().into_iter().find(|line| wanted(line));
             let running = self.process.is_running();
-            assert!(found.is_some() || running, "{} ended before {what}\n{}", self.name, self.process.last_words());
+            assert!(
+                found.is_some() || running,
+                "{} ended before {what}\n{}",
+                self.name,
+                self.process.last_words()
+            );
             found
         })
     }
@@ -193,18 +254,43 @@ impl Running {
         self.process.signal(name);
     }
 
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        self.process.is_running()
+    }
+
+    /// The end of what it wrote, for a message about a failure.
+    pub fn last_words(&self) -> String {
+        self.process.last_words()
+    }
+
     /// Waits for its end.
     pub fn finish(mut self) -> Output {
         let start = Instant::now();
         let Some(code) = self.process.wait(self.limit) else {
-            panic!("{} still runs after {:?}\n{}", self.name, start.elapsed(), self.process.last_words());
+            panic!(
+                "{} still runs after {:?}\n{}",
+                self.name,
+                start.elapsed(),
+                self.process.last_words()
+            );
         };
-        let lines = self.process.stdout().lines().map(|line| self.parse(line)).collect();
-        Output { lines, code, stderr: self.process.stderr() }
+        let lines = self
+            .process
+            .stdout()
+            .lines()
+            .map(|line| self.parse(line))
+            .collect();
+        Output {
+            lines,
+            code,
+            stderr: self.process.stderr(),
+        }
     }
 
     fn parse(&self, line: &str) -> Value {
-        serde_json::from_str(line).unwrap_or_else(|error| panic!("{} printed no JSON ({error}): {line}", self.name))
+        serde_json::from_str(line)
+            .unwrap_or_else(|error| panic!("{} printed no JSON ({error}): {line}", self.name))
     }
 }
 
@@ -212,14 +298,22 @@ impl Output {
     /// The lines whose `field` is `value`.
     pub fn where_is(&self, field: &str, value: impl Into<Value>) -> Vec<&Value> {
         let value = value.into();
-        self.lines.iter().filter(|line| line.get(field) == Some(&value)).collect()
+        self.lines
+            .iter()
+            .filter(|line| line.get(field) == Some(&value))
+            .collect()
     }
 
     /// The only line whose `field` is `value`.
     pub fn only(&self, field: &str, value: impl Into<Value>) -> &Value {
         let value = value.into();
         let found = self.where_is(field, value.clone());
-        assert_eq!(found.len(), 1, "lines with {field} = {value}: {:?}", self.lines);
+        assert_eq!(
+            found.len(),
+            1,
+            "lines with {field} = {value}: {:?}",
+            self.lines
+        );
         found[0]
     }
 }

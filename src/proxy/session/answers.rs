@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::chunk::{CHUNK_BYTES, poll_read_chunk, poll_read_rest};
+use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
 use super::{Close, Session, Upstream};
 use crate::proxy::budget::Lease;
 use crate::proxy::ledger::{Answer, Expected, Produced};
@@ -120,9 +120,9 @@ impl Session {
                 frame, frame_bytes, ..
             } => {
                 let need = *frame_bytes - frame.len();
-                poll_read_rest(upstream, cx, frame, need)
+                buffers::poll_read(upstream, cx, frame, need)
             }
-            _ => poll_read_chunk(upstream, cx, self.shared.budget.is_short()).map_ok(|chunk| {
+            _ => buffers::poll_read_chunk(upstream, cx, self.shared.budget.is_short()).map_ok(|chunk| {
                 self.answers.rest = chunk;
                 self.answers.rest.len()
             }),
@@ -140,7 +140,7 @@ impl Session {
         };
         consumed.map_err(Close::MalformedAnswer)?;
         if !self.to_client.is_empty() && self.poll_write_client(cx)?.is_pending() {
-            self.to_client.hold(self.shared.budget.charge(CHUNK_BYTES));
+            self.to_client.hold(self.shared.budget.charge(BUFFER_BYTES));
         }
         Ok(true)
     }
@@ -316,7 +316,7 @@ impl Session {
             return Ok(());
         };
         let (frame_bytes, is_whole) = (*frame_bytes, frame.len() == *frame_bytes);
-        if frame.capacity() > CHUNK_BYTES {
+        if frame.capacity() > READ_BYTES {
             *lease = self.shared.budget.charge(frame.capacity());
         }
         if expected.api_key == api::METADATA {
@@ -364,7 +364,7 @@ impl Session {
             std::mem::replace(&mut expected.answer, Answer::Forwarded),
             expected.api_key,
         ) {
-            (Answer::Produce(produced), _) => self.produce_answer(frame, version, *produced)?,
+            (Answer::Produce(produced), _) => self.produce_answer(frame, version, produced)?,
             (_, api::API_VERSIONS) => {
                 let mut frame = BytesMut::from(frame);
                 api_versions::clamp(&mut frame, version)?;

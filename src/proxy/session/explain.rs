@@ -127,13 +127,9 @@ impl Session {
 
     /// What the broker most likely means. Nothing where it need not be a size: code 87 says many things.
     fn explanation(&self, error_code: i16, sent: &Sent) -> Option<String> {
-        let Sent {
-            topic,
-            partition,
-            facts,
-        } = sent;
+        let Sent { topic, partition, wire_bytes, codec: sent_codec, records } = sent;
         let learned = topic.known.as_ref().and_then(|known| known.learned());
-        let codec = facts.codec.map_or("unknown", Codec::label);
+        let codec = sent_codec.map_or("unknown", Codec::label);
         let stored = match learned.and_then(|learned| learned.compression_type) {
             Some(CompressionType::Stored(codec)) => Some(codec),
             Some(CompressionType::Producer) | None => None,
@@ -143,7 +139,7 @@ impl Session {
             INVALID_RECORD => {
                 let limit = learned?
                     .max_decompressed_message_bytes
-                    .filter(|_| facts.codec != Some(Codec::None))?;
+                    .filter(|_| *sent_codec != Some(Codec::None))?;
                 (
                     format!(
                         "most likely one record is larger after decompression than max.decompressed.message.bytes ({})",
@@ -156,7 +152,7 @@ impl Session {
                 "the batch does not fit into one segment (segment.bytes)".to_owned(),
                 "Send less in one record, or raise the topic's segment.bytes.",
             ),
-            _ if stored.is_some() && stored != facts.codec => (
+            _ if stored.is_some() && stored != *sent_codec => (
                 format!(
                     "the topic stores batches with compression.type={}, and the rewritten batch is most likely larger than its max.message.bytes",
                     stored.map_or("producer", Codec::label)
@@ -164,7 +160,7 @@ impl Session {
                 "Send less in one record, or set compression.type=producer on the topic.",
             ),
             _ => match limit {
-                Some(limit) if facts.wire_bytes > limit.value => (
+                Some(limit) if *wire_bytes > limit.value => (
                     format!(
                         "the limit there is {} by now (source={})",
                         limit.value, limit.source
@@ -188,11 +184,11 @@ impl Session {
         Some(format!(
             "sizegate let {}-{partition} pass, the broker refused it: a batch of {} records, {} bytes on the wire (codec={codec}); {cause}. {remedy} [refused_by=broker code={error_code} topic={} partition={partition} batch_bytes={} codec={codec} records={}]",
             topic.name,
-            facts.records,
-            facts.wire_bytes,
+            records,
+            wire_bytes,
             topic.name,
-            facts.wire_bytes,
-            facts.records
+            wire_bytes,
+            records
         ))
     }
 

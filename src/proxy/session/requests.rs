@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
-use super::chunk::{CHUNK_BYTES, poll_read_chunk, poll_read_rest};
+use super::buffers::{self, BUFFER_BYTES};
 use super::{Asking, BACKLOG_BYTES, Close, Session};
 use crate::proxy::budget::{Admission, Lease};
 use crate::proxy::ledger::{Answer, Expected, Produced};
@@ -28,13 +28,17 @@ const LONGEST_API_VERSIONS: usize = 64 * 1024;
 #[derive(Default)]
 pub struct Requests {
     intake: Intake,
-    /// Arrived, not yet looked at: only while something is waited for.
-    rest: Bytes,
-    /// For the buffer that `rest` keeps.
+    /// Arrived and not yet used: half a frame, or what follows a frame that waits for its verdict.
+    rest: BytesMut,
+    /// For the frame that is half here; its bytes, once they are admitted.
+    half: Option<(usize, Lease)>,
+    /// For the buffer that `rest` keeps while something is waited for.
     rest_lease: Lease,
     waiting: Option<Waiting>,
     /// No more requests are read, and why.
     pub ended: Option<Close>,
+    /// Produce requests judged since the last read: their share of our time is counted together.
+    judged: u32,
     /// The connection is counted under its client's software.
     counted: Option<ClientConnection>,
     /// The first bytes of the connection were Kafka's.
@@ -44,45 +48,26 @@ pub struct Requests {
 }
 
 /// Where in a frame the stream stands.
+#[derive(Default)]
 enum Intake {
-    /// Between frames, or in the head of one whose first bytes came alone.
-    Head(Vec<u8>),
-    /// A frame is being held until it is whole.
-    Gather {
-        head: FrameHead,
-        frame: BytesMut,
-        lease: Lease,
-    },
+    /// A frame begins at the front of `rest`.
+    #[default]
+    Frame,
     /// A frame streams through: bytes to come.
     Pass(usize),
     /// A Produce above the limit is read and not kept.
     Drain(Box<Oversized>),
 }
 
-impl Default for Intake {
-    fn default() -> Self {
-        Self::Head(Vec::new())
-    }
-}
-
 /// What the way in waits for.
 enum Waiting {
-    /// Memory for a frame, of which this much has come.
-    Memory {
-        head: FrameHead,
-        begun: Bytes,
-        admission: Admission,
-    },
+    /// Memory for the frame that is half here.
+    Memory { frame_bytes: usize, admission: Admission },
     /// What the verdict on a frame that is here needs to know.
-    Knowledge {
-        head: FrameHead,
-        frame: Bytes,
-        lease: Lease,
-        asking: Asking,
-    },
+    Knowledge { head: FrameHead, frame: Bytes, lease: Lease, asking: Asking },
 }
 
-/// What stands between two frames.
+/// What stands at the front of `rest`.
 enum Start {
     Frame(FrameHead),
     /// A bare token: its bytes, length prefix included.
@@ -99,14 +84,16 @@ enum Plan {
 impl Requests {
     /// A frame is half here, or something is waited for.
     pub fn is_busy(&self) -> bool {
-        self.waiting.is_some()
-            || !self.rest.is_empty()
-            || !matches!(&self.intake, Intake::Head(begun) if begun.is_empty())
+        self.waiting.is_some() || !self.is_at_boundary()
+    }
+
+    fn is_at_boundary(&self) -> bool {
+        self.rest.is_empty() && matches!(self.intake, Intake::Frame)
     }
 
     /// Memory is held for bytes that have not come.
     pub fn holds_half_a_frame(&self) -> bool {
-        matches!(self.intake, Intake::Gather { .. })
+        self.half.is_some()
     }
 }
 
@@ -130,9 +117,8 @@ impl Session {
 
     /// No request is read while the client owes too much reading, or after its last one.
     fn may_read(&self) -> bool {
-        let at_boundary = matches!(&self.requests.intake, Intake::Head(begun) if begun.is_empty());
         self.requests.ended.is_none()
-            && !(self.is_draining && at_boundary)
+            && !(self.is_draining && self.requests.is_at_boundary())
             && !self.ledger.is_full()
             && self.to_client.len() + self.ledger.made_bytes() <= BACKLOG_BYTES
     }
@@ -159,21 +145,13 @@ impl Session {
     fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Result<Poll<bool>, Close> {
         match self.requests.waiting.take() {
             None => Ok(Poll::Ready(false)),
-            Some(Waiting::Memory {
-                head,
-                begun,
-                mut admission,
-            }) => match Pin::new(&mut admission).poll(cx) {
+            Some(Waiting::Memory { frame_bytes, mut admission }) => match Pin::new(&mut admission).poll(cx) {
                 Poll::Pending => {
-                    self.requests.waiting = Some(Waiting::Memory {
-                        head,
-                        begun,
-                        admission,
-                    });
+                    self.requests.waiting = Some(Waiting::Memory { frame_bytes, admission });
                     Ok(Poll::Pending)
                 }
                 Poll::Ready(lease) => {
-                    self.gather(head, &begun, lease);
+                    self.expect_rest_of_frame(frame_bytes, lease);
                     Ok(Poll::Ready(true))
                 }
             },
@@ -202,41 +180,65 @@ impl Session {
     }
 
     fn poll_read_client(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Close> {
-        if let Intake::Gather { head, frame, .. } = &mut self.requests.intake {
-            let need = head.frame_bytes() - frame.len();
-            match poll_read_rest(&mut self.client, cx, frame, need) {
-                Poll::Pending => return Ok(Poll::Pending),
-                Poll::Ready(Err(error)) => return Err(Close::Downstream(error)),
-                Poll::Ready(Ok(0)) => self.end(Close::ByClient),
-                Poll::Ready(Ok(_)) => {
-                    self.last_traffic = Instant::now();
-                    if frame.len() == head.frame_bytes() {
-                        self.gathered()?;
-                    }
-                }
-            }
-            return Ok(Poll::Ready(()));
+        let Requests { rest, half, .. } = &mut self.requests;
+        let is_short = self.shared.budget.is_short();
+        let most = match half {
+            // No further than the frame's end: what follows would make a large buffer larger.
+            Some((frame_bytes, _)) => frame_bytes.saturating_sub(rest.len()),
+            None => buffers::read_bytes(is_short),
+        };
+        if half.is_none() && rest.capacity() == rest.len() {
+            let mut buffer = buffers::borrow();
+            buffer.extend_from_slice(rest);
+            *rest = buffer;
         }
-        match poll_read_chunk(&mut self.client, cx, self.shared.budget.is_short()) {
-            Poll::Pending => Ok(Poll::Pending),
-            Poll::Ready(Err(error)) => Err(Close::Downstream(error)),
-            Poll::Ready(Ok(chunk)) if chunk.is_empty() => {
-                self.end(Close::ByClient);
-                Ok(Poll::Ready(()))
+        match buffers::poll_read(&mut self.client, cx, rest, most) {
+            Poll::Pending => {
+                self.keep_rest(is_short);
+                return Ok(Poll::Pending);
             }
-            Poll::Ready(Ok(chunk)) => {
-                self.last_traffic = Instant::now();
-                self.requests.rest = chunk;
-                self.consume()?;
-                // Written at once, most chunks are gone before anybody needs to account for them.
-                if !self.to_upstream.is_empty() && self.poll_write_upstream(cx)?.is_pending() {
-                    self.to_upstream
-                        .hold(self.shared.budget.charge(CHUNK_BYTES));
-                }
-                if !self.requests.rest.is_empty() {
-                    self.requests.rest_lease = self.shared.budget.charge(CHUNK_BYTES);
-                }
-                Ok(Poll::Ready(()))
+            Poll::Ready(Err(error)) => return Err(Close::Downstream(error)),
+            Poll::Ready(Ok(0)) => {
+                self.end(Close::ByClient);
+                return Ok(Poll::Ready(()));
+            }
+            Poll::Ready(Ok(_)) => self.last_traffic = Instant::now(),
+        }
+        self.consume()?;
+        // Written at once, most of it is gone before anybody needs to account for it.
+        if !self.to_upstream.is_empty() && self.poll_write_upstream(cx)?.is_pending() {
+            self.to_upstream.hold(self.shared.budget.charge(BUFFER_BYTES));
+        }
+        self.keep_rest(is_short);
+        self.count_judged();
+        Ok(Poll::Ready(()))
+    }
+
+    /// Our own part of every Produce in this read: from its arrival to its first attempt to leave.
+    fn count_judged(&mut self) {
+        let judged = std::mem::take(&mut self.requests.judged);
+        if judged > 0 {
+            let took = self.last_traffic.elapsed();
+            self.shared.metrics.proxy_seconds(api::PRODUCE).observe_times(took, judged);
+        }
+    }
+
+    /// Between two reads: an empty buffer goes back to the worker, and little is kept in little memory.
+    fn keep_rest(&mut self, is_short: bool) {
+        let Requests { rest, half, waiting, rest_lease, .. } = &mut self.requests;
+        if rest.is_empty() {
+            if rest.capacity() > 0 {
+                buffers::give_back(std::mem::take(rest));
+            }
+        } else if half.is_none() || is_short {
+            let room = half.as_ref().map_or(rest.len(), |(frame_bytes, _)| *frame_bytes);
+            if rest.capacity() > room && waiting.is_none() {
+                let mut small = BytesMut::with_capacity(room);
+                small.extend_from_slice(rest);
+                rest.clear();
+                buffers::give_back(std::mem::replace(rest, small));
+            } else if waiting.is_some() {
+                *rest_lease = self.shared.budget.charge(rest.capacity());
             }
         }
     }
@@ -248,7 +250,8 @@ impl Session {
             self.ledger.abandon_last();
         }
         self.requests.intake = Intake::default();
-        self.requests.rest = Bytes::new();
+        self.requests.rest = BytesMut::new();
+        self.requests.half = None;
     }
 
     /// Takes frames from what has arrived until it is used up or something must be waited for.
@@ -261,15 +264,20 @@ impl Session {
                     if *left == 0 {
                         self.requests.intake = Intake::default();
                     }
-                    self.to_upstream.push(self.requests.rest.split_to(here));
+                    self.to_upstream.push(self.requests.rest.split_to(here).freeze());
                 }
                 Intake::Drain(_) => self.drain(),
-                Intake::Gather { .. } => self.continue_gathering()?,
-                Intake::Head(_) => match self.next_start() {
-                    Some(Start::Frame(head)) => self.start(head)?,
-                    Some(Start::Token(frame_bytes)) => self.start_token(frame_bytes),
-                    None => {}
-                },
+                Intake::Frame => {
+                    let is_begun = match self.next_start() {
+                        Some(Start::Frame(head)) => self.start(head)?,
+                        Some(Start::Token(frame_bytes)) => self.start_token(frame_bytes),
+                        None => false,
+                    };
+                    if !is_begun {
+                        // The rest of it has yet to come.
+                        break;
+                    }
+                }
             }
         }
         if self.requests.rest.is_empty() {
@@ -280,43 +288,13 @@ impl Session {
 
     /// What is at the front of `rest`, once enough of it has come to tell.
     fn next_start(&mut self) -> Option<Start> {
-        let sends_tokens = self.requests.sends_tokens;
-        let Requests {
-            intake: Intake::Head(begun),
-            rest,
-            ..
-        } = &mut self.requests
-        else {
-            return None;
-        };
-        if !begun.is_empty() {
-            // Back in front: from here on it is a head like any other.
-            *rest = [std::mem::take(begun).as_slice(), rest].concat().into();
+        let length = i32::from_be_bytes(*self.requests.rest.first_chunk()?);
+        if self.requests.sends_tokens && (0..SHORTEST_REQUEST_BYTES as i32).contains(&length) {
+            return Some(Start::Token(PREFIX_BYTES + length as usize));
         }
-        match rest.first_chunk().map(|first| i32::from_be_bytes(*first)) {
-            Some(length)
-                if sends_tokens && (0..SHORTEST_REQUEST_BYTES as i32).contains(&length) =>
-            {
-                return Some(Start::Token(PREFIX_BYTES + length as usize));
-            }
-            // A length that no request has is known before its head is whole, and the rest of it may never come.
-            Some(length) => self.check_length(length)?,
-            None => {}
-        }
-        let Requests {
-            intake: Intake::Head(begun),
-            rest,
-            ..
-        } = &mut self.requests
-        else {
-            return None;
-        };
-        let head = FrameHead::read(rest).ok();
-        if head.is_none() {
-            *begun = rest.to_vec();
-            rest.clear();
-        }
-        head.map(Start::Frame)
+        // A length that no request has is known before its head is whole, and the rest of it may never come.
+        self.check_length(length)?;
+        FrameHead::read(&self.requests.rest).ok().map(Start::Frame)
     }
 
     /// `None`: the connection ends for it.
@@ -331,8 +309,8 @@ impl Session {
         None
     }
 
-    /// A token without a Kafka header, too short to be a request.
-    fn start_token(&mut self, frame_bytes: usize) {
+    /// A token without a Kafka header, too short to be a request. Always `true`: it streams through.
+    fn start_token(&mut self, frame_bytes: usize) -> bool {
         let head = FrameHead {
             request_bytes: 0,
             api_key: api::SASL_HANDSHAKE,
@@ -341,15 +319,16 @@ impl Session {
         };
         self.expect(&head, Answer::Token);
         self.requests.intake = Intake::Pass(frame_bytes);
+        true
     }
 
-    /// A frame begins at the front of `rest`.
-    fn start(&mut self, head: FrameHead) -> Result<(), Close> {
+    /// A frame begins at the front of `rest`. `false`: it is held, and not all of it is here.
+    fn start(&mut self, head: FrameHead) -> Result<bool, Close> {
         let plan = match self.plan(&head) {
             Ok(plan) => plan,
             Err(close) => {
                 self.end(close);
-                return Ok(());
+                return Ok(false);
             }
         };
         self.requests.is_kafka = true;
@@ -371,26 +350,44 @@ impl Session {
             }
             Plan::Drain => self.requests.intake = Intake::Drain(Box::new(Oversized::new(head))),
             Plan::Hold if self.requests.rest.len() >= frame_bytes => {
-                let frame = self.requests.rest.split_to(frame_bytes);
-                self.on_frame(head, frame, Lease::default())?;
+                let frame = self.requests.rest.split_to(frame_bytes).freeze();
+                let lease = self.requests.half.take().map(|(_, lease)| lease).unwrap_or_default();
+                self.on_frame(head, frame, lease)?;
             }
             Plan::Hold => {
-                let begun = std::mem::take(&mut self.requests.rest);
-                match self.shared.budget.try_admit(frame_bytes) {
-                    Some(lease) => self.gather(head, &begun, lease),
-                    None => {
-                        let begun = Bytes::copy_from_slice(&begun);
-                        let admission = self.shared.budget.admit(frame_bytes);
-                        self.requests.waiting = Some(Waiting::Memory {
-                            head,
-                            begun,
-                            admission,
-                        });
-                    }
-                }
+                self.hold(frame_bytes);
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Sees to memory for a frame of which not all is here.
+    fn hold(&mut self, frame_bytes: usize) {
+        if self.requests.half.is_some() {
+            return;
+        }
+        // While there is plenty, the buffer that it has begun in is kept for it, and accounted for.
+        let is_short = self.shared.budget.is_short();
+        let bytes = if is_short { frame_bytes } else { frame_bytes.max(BUFFER_BYTES) };
+        match self.shared.budget.try_admit(bytes) {
+            Some(lease) => self.expect_rest_of_frame(frame_bytes, lease),
+            None => {
+                let begun = BytesMut::from(&*self.requests.rest);
+                self.requests.rest.clear();
+                buffers::give_back(std::mem::replace(&mut self.requests.rest, begun));
+                let admission = self.shared.budget.admit(frame_bytes);
+                self.requests.waiting = Some(Waiting::Memory { frame_bytes, admission });
+            }
+        }
+    }
+
+    /// Memory is there for a frame of which not all is here.
+    fn expect_rest_of_frame(&mut self, frame_bytes: usize, lease: Lease) {
+        let missing = frame_bytes.saturating_sub(self.requests.rest.len());
+        self.requests.rest.reserve(missing);
+        self.requests.half = Some((frame_bytes, lease));
+        self.watch_for_stall();
     }
 
     fn plan(&self, head: &FrameHead) -> Result<Plan, Close> {
@@ -438,39 +435,6 @@ impl Session {
         }
     }
 
-    /// Begins to hold a frame of which `begun` has come.
-    fn gather(&mut self, head: FrameHead, begun: &Bytes, lease: Lease) {
-        let mut frame = BytesMut::with_capacity(head.frame_bytes());
-        frame.extend_from_slice(begun);
-        self.requests.intake = Intake::Gather { head, frame, lease };
-        self.watch_for_stall();
-    }
-
-    /// A held frame is given what has come since.
-    fn continue_gathering(&mut self) -> Result<(), Close> {
-        let Intake::Gather { head, frame, .. } = &mut self.requests.intake else {
-            return Ok(());
-        };
-        let need = (head.frame_bytes() - frame.len()).min(self.requests.rest.len());
-        frame.extend_from_slice(&self.requests.rest.split_to(need));
-        if frame.len() == head.frame_bytes() {
-            self.gathered()
-        } else {
-            Ok(())
-        }
-    }
-
-    /// A held frame is whole.
-    fn gathered(&mut self) -> Result<(), Close> {
-        match std::mem::take(&mut self.requests.intake) {
-            Intake::Gather { head, frame, lease } => self.on_frame(head, frame.freeze(), lease),
-            other => {
-                self.requests.intake = other;
-                Ok(())
-            }
-        }
-    }
-
     /// A whole frame of a kind that is read.
     fn on_frame(&mut self, head: FrameHead, frame: Bytes, lease: Lease) -> Result<(), Close> {
         match head.api_key {
@@ -514,7 +478,6 @@ impl Session {
         lease: Lease,
         asked: Asked,
     ) -> Result<(), Close> {
-        let begun = Instant::now();
         match self.judge.weigh(&frame, head.api_version, &asked) {
             Err(malformed) => self.end(Close::MalformedRequest(malformed)),
             Ok(Some(question)) => {
@@ -528,14 +491,11 @@ impl Session {
             }
             Ok(None) => {
                 self.who.learn_client_id(self.judge.client_id(&frame));
-                let verdict = self.judge.settle(&frame, &self.who, begun);
+                let verdict = self.judge.settle(&frame, &self.who, self.last_traffic);
                 self.carry_out(head, frame, verdict);
                 self.to_upstream.hold(lease);
                 self.judge.release();
-                self.shared
-                    .metrics
-                    .proxy_seconds(api::PRODUCE)
-                    .observe(begun.elapsed());
+                self.requests.judged += 1;
             }
         }
         Ok(())
@@ -568,7 +528,7 @@ impl Session {
         };
         match (wants_answer, is_forwarded) {
             (true, true) => {
-                self.expect(&head, Answer::Produce(Box::new(Produced { sent, refused })))
+                self.expect(&head, Answer::Produce(Produced { sent, refused }))
             }
             (true, false) => {
                 let answer = ProduceAnswer::new(head.correlation_id, by_topic(refused));

@@ -12,10 +12,12 @@ use crate::inspect::{DeepLimits, Effort, Inspection, Scratch, inspect};
 use crate::policy::{Codec, Size};
 use crate::telemetry::Metrics;
 
-/// One fiftieth of a worker's time.
-const SHARE: u32 = 50;
+/// One two-hundredth of a worker's time.
+const SHARE: u32 = 200;
 /// Time is accounted for in windows of this length, so that a quiet night does not pay for a busy morning.
 const WINDOW: Duration = Duration::from_secs(1);
+/// Samples in one window: more would not make a histogram truer.
+const MOST_SAMPLES: u32 = 1000;
 /// Bytes decompressed for one sample, or for the text of one refusal: under a millisecond of zstd.
 const MOST_BYTES: u64 = 512 * 1024;
 
@@ -34,6 +36,7 @@ pub(super) fn with_scratch<T>(act: impl FnOnce(&mut Scratch) -> T) -> T {
 struct Sampler {
     since: Instant,
     spent: Duration,
+    samples: u32,
 }
 
 impl Sampler {
@@ -41,6 +44,7 @@ impl Sampler {
         Self {
             since: Instant::now(),
             spent: Duration::ZERO,
+            samples: 0,
         }
     }
 
@@ -49,9 +53,10 @@ impl Sampler {
             *self = Self {
                 since: now,
                 spent: Duration::ZERO,
+                samples: 0,
             };
         }
-        self.spent < WINDOW / SHARE
+        self.spent < WINDOW / SHARE && self.samples < MOST_SAMPLES
     }
 }
 
@@ -68,7 +73,7 @@ pub(super) fn sample(
         Decode::WhenNeeded => SAMPLER.with_borrow_mut(|sampler| sampler.may_sample(now)),
         Decode::Never => false,
     };
-    let Some(codec) = measured.facts.codec.filter(|_| may_sample) else {
+    let Some(codec) = measured.facts.codec.filter(|_| may_sample && measured.header.magic == 2) else {
         return;
     };
     let most = if decode == Decode::Always {
@@ -95,7 +100,10 @@ pub(super) fn sample(
         inspection
     });
     let took = begun.elapsed();
-    SAMPLER.with_borrow_mut(|sampler| sampler.spent += took);
+    SAMPLER.with_borrow_mut(|sampler| {
+        sampler.spent += took;
+        sampler.samples += 1;
+    });
     if codec != Codec::None {
         metrics.inspection("sampled", codec);
         metrics.inspection_seconds(codec).observe(took);
@@ -107,6 +115,9 @@ pub(super) fn sample(
 
 /// What is inside a batch about to be refused, for the text: as far as it can be seen in passing.
 pub(super) fn look_inside(measured: &mut Measured, batch: &[u8]) {
+    if measured.header.magic < 2 {
+        return;
+    }
     let effort = Effort::MEASURES.decode_at_most(MOST_BYTES);
     let Inspection {
         uncompressed,

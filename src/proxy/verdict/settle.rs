@@ -1,6 +1,5 @@
 //! The second half of judging: counting what passes, refusing what does not.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::measure::{look_inside, sample};
@@ -8,7 +7,7 @@ use super::{
     INVALID_RECORD, Judge, MESSAGE_TOO_LARGE, Measured, Outcome, Refused, Sent, Verdict, Weighed,
 };
 use crate::batch::BatchHeader;
-use crate::policy::{Action, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Violation};
+use crate::policy::{Action, BatchFacts, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Violation};
 use crate::proxy::ClientInfo;
 use crate::proxy::topics::TopicHandle;
 use crate::wire::produce_answer::PartitionResult;
@@ -212,11 +211,9 @@ impl Judge {
 
 impl Measured {
     fn sent(self, partition: i32) -> Sent {
-        Sent {
-            topic: Arc::clone(&self.topic),
-            partition,
-            facts: self.facts,
-        }
+        let Measured { topic, facts, .. } = self;
+        let BatchFacts { wire_bytes, codec, records, .. } = facts;
+        Sent { topic, partition, wire_bytes, codec, records }
     }
 }
 

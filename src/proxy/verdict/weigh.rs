@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::measure::with_scratch;
 use super::{Measured, Outcome, TopicHandle};
-use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
+use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, LargestMessage, largest_message};
 use crate::config::Decode;
 use crate::inspect::{DeepLimits, Effort, Finding, Inspection, inspect};
 use crate::policy::{BatchFacts, Codec, Size};
@@ -16,6 +16,9 @@ const TRAILING_BYTES: usize = 16;
 
 /// The least length field a batch of any magic can have (`LegacyRecord.RECORD_OVERHEAD_V0`).
 const LEAST_LENGTH: i32 = 14;
+
+/// From this version on, Produce carries exactly one magic-2 batch per partition.
+const FIRST_BATCH_VERSION: i16 = 3;
 
 /// Bytes that may be decompressed for one request on its session's own turn: a millisecond of gzip, less of every
 /// other codec.
@@ -93,6 +96,9 @@ impl<'a> Scales<'a> {
         records: Range<usize>,
     ) -> Outcome {
         let bytes = self.frame.get(records.clone()).unwrap_or_default();
+        if self.layout.version < FIRST_BATCH_VERSION {
+            return weigh_message_set(topic, bytes);
+        }
         let Ok(header) = BatchHeader::read(bytes) else {
             return Outcome::Pass;
         };
@@ -163,6 +169,21 @@ impl<'a> Scales<'a> {
     }
 }
 
+/// Weighs what Produce carried before version 3. Its messages are not looked into: where a limit lies inside, it is
+/// refused.
+fn weigh_message_set(topic: &Arc<TopicHandle>, records: &[u8]) -> Outcome {
+    let Ok(LargestMessage { wire_bytes, attributes, messages }) = largest_message(records) else {
+        return Outcome::Pass;
+    };
+    let header = BatchHeader::of_message(wire_bytes, attributes, messages);
+    let measured = Measured { topic: Arc::clone(topic), header, facts: facts(&header), proof: None };
+    let violation = topic.policy.judge_batch(&measured.facts, topic.learned());
+    match violation.or_else(|| topic.policy.unreadable("old_message_format")) {
+        Some(violation) => Outcome::Over(measured, violation),
+        None => Outcome::Within(measured),
+    }
+}
+
 /// What the header alone says.
 fn facts(header: &BatchHeader) -> BatchFacts {
     let codec = header.codec();
@@ -180,8 +201,7 @@ fn facts(header: &BatchHeader) -> BatchFacts {
 /// wrong that is checked earlier (`ProduceRequest.validateRecords`, `LogValidator`).
 fn is_judged_by_size(layout: &Layout, header: &BatchHeader, records: &[u8]) -> bool {
     let wire_bytes = usize::try_from(header.wire_bytes()).unwrap_or(usize::MAX);
-    layout.version >= 3
-        && header.magic == 2
+    header.magic == 2
         && header.base_offset == 0
         && wire_bytes >= BATCH_HEADER_BYTES
         && records.get(wire_bytes..).is_some_and(is_ignored)

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# setup-tests.sh   everything the tests need beside Rust: Kafka's jars, and clients in Java, Python, Node and Go.
+# Tests fetch what they lack by themselves; this does it before, and all of it.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+step() {
+  local start=$SECONDS
+  "$@" >/dev/null
+  if [ $((SECONDS - start)) -ge 2 ]; then echo "$(basename "$1") ${*:2}: $((SECONDS - start)) s" >&2; fi
+}
+
+for version in 4.3.0 4.4.0; do
+  step ./kafka-libs.sh "$version" broker
+  step ./kafka-libs.sh "$version" client
+done
+step ./kafka-libs.sh 3.9.1 client
+step ./kafka-libs.sh 4.3.0 streams
+step ./kafka-libs.sh 4.3.0 connect
+for set_name in client kafka4 streams; do step ./java-classes.sh "$set_name"; done
+step ./python-env.sh
+step ./node-env.sh
+step ./go-clients.sh

@@ -1,0 +1,100 @@
+//! What the tasks of the control plane share: what is known, how it fares, and how to reach a broker.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::answers::Metadata;
+use super::call_error::CallError;
+use super::link::Link;
+use super::registry::Registry;
+use super::status::Condition;
+use crate::config::{Config, HostPort, Sasl};
+use crate::net::Connector;
+
+/// What the tasks of the control plane share.
+pub(super) struct Shared {
+    pub(super) registry: Registry,
+    pub(super) condition: Condition,
+    connector: Connector,
+    bootstrap_servers: Vec<HostPort>,
+    sasl: Option<Sasl>,
+    pub(super) refresh_interval: Duration,
+    /// Where the last connection to any broker succeeded.
+    last_good: Mutex<Option<HostPort>>,
+}
+
+impl Shared {
+    pub(super) fn new(config: &Config, connector: Connector) -> Self {
+        Self {
+            registry: Registry::default(),
+            condition: Condition::new(config),
+            connector,
+            bootstrap_servers: config.cluster.bootstrap_servers.clone(),
+            sasl: config.cluster.admin_sasl.clone(),
+            refresh_interval: config.cluster.refresh_interval,
+            last_good: Mutex::new(None),
+        }
+    }
+
+    pub(super) async fn open(
+        &self,
+        to: &HostPort,
+        deadline: tokio::time::Instant,
+    ) -> Result<Link, CallError> {
+        Link::open(&self.connector, to, self.sasl.as_ref(), deadline).await
+    }
+
+    /// A link to any broker: the last good one, the bootstrap servers in order, then every node known. Each gets
+    /// an even share of the time, so that one silent address does not spend it all. Errors are the first's.
+    pub(super) async fn open_any(&self, deadline: tokio::time::Instant) -> Result<Link, CallError> {
+        let candidates = self.candidates();
+        let mut first_error = None;
+        for (tried, to) in candidates.iter().enumerate() {
+            let now = tokio::time::Instant::now();
+            let untried = u32::try_from(candidates.len() - tried).unwrap_or(u32::MAX);
+            let share = deadline.saturating_duration_since(now) / untried.min(3);
+            match self.open(to, now + share).await {
+                Ok(link) => {
+                    self.condition.reached();
+                    *self.lock_last_good() = Some(to.clone());
+                    return Ok(link);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a broker cannot be used");
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        *self.lock_last_good() = None;
+        Err(first_error.unwrap_or_else(|| {
+            CallError::Connect(std::io::Error::other("cluster.bootstrap_servers is empty"))
+        }))
+    }
+
+    fn candidates(&self) -> Vec<HostPort> {
+        let mut seen = HashSet::new();
+        let last_good = self.lock_last_good().clone();
+        last_good
+            .into_iter()
+            .chain(self.bootstrap_servers.iter().cloned())
+            .chain(self.registry.addresses())
+            .filter(|to| seen.insert(to.clone()))
+            .collect()
+    }
+
+    /// Every Metadata answer names all nodes that live.
+    pub(super) fn learn_nodes(&self, metadata: &Metadata) {
+        let nodes = metadata.nodes();
+        // A broker that has just started may not know any yet.
+        if !nodes.is_empty() && self.registry.learn_nodes(nodes) {
+            self.condition.nodes(&self.registry.node_ids());
+        }
+    }
+
+    fn lock_last_good(&self) -> MutexGuard<'_, Option<HostPort>> {
+        self.last_good
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,517 @@
+//! The admin server over a real socket: what it answers, to whom it says no, and how long a peer can hold it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::{Value, json};
+use sizegate::admin::{self, AdminState, LimitView, Readiness, TopicView};
+use sizegate::policy::{Action, Codec, Gate, Source};
+use sizegate::telemetry::{LastSizes, Metrics, RefusalRecord, Refusals};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// What a browser would run if it were shown as it is.
+const HOSTILE: &str = "<script>alert(1)</script>\"'&\r\nX-Injected: 1";
+
+fn view(topic: &str) -> TopicView {
+    TopicView {
+        topic: topic.into(),
+        rule: Some("orders".into()),
+        action: Action::Reject,
+        limits: vec![LimitView {
+            gate: Gate::Batch,
+            limit_bytes: 1_048_588,
+            source: Source::Broker,
+            name: None,
+        }],
+        batches: None,
+        last: Some(LastSizes {
+            batch_bytes: Some(5_000),
+            ..LastSizes::default()
+        }),
+    }
+}
+
+fn refusal(id: &str, topic: &str, gate: Gate) -> RefusalRecord {
+    RefusalRecord {
+        id: id.into(),
+        at: SystemTime::UNIX_EPOCH,
+        text: format!("sizegate refused {topic}-0: too large [gate={gate} id={id}]"),
+        topic: topic.into(),
+        partition: 0,
+        gate,
+        size_bytes: 70_112,
+        at_least: false,
+        limit_bytes: 65_536,
+        source: Source::Rule,
+        rule: Some("orders".into()),
+        action: Action::Reject,
+        error_code: 10,
+        is_loop: false,
+        client_id: HOSTILE.into(),
+        software: "apache-kafka-java/4.3.0".into(),
+        address: "10.0.0.7:51234".into(),
+        principal: None,
+        batch_bytes: Some(71_240),
+        uncompressed_bytes: None,
+        codec: Some(Codec::Lz4),
+        records: Some(12),
+        record: Some(3),
+    }
+}
+
+fn state(readiness: Readiness) -> AdminState {
+    let refusals = Arc::new(Refusals::default());
+    for (id, topic, gate) in [
+        ("1", "orders", Gate::Record),
+        ("2", "payments", Gate::Batch),
+        ("3", "orders", Gate::Batch),
+    ] {
+        refusals.record(Arc::new(refusal(id, topic, gate)));
+    }
+    AdminState {
+        metrics: Metrics::new(10),
+        refusals,
+        ready: Arc::new(move || readiness.clone()),
+        topics: Arc::new(|| vec![view("payments"), view("orders")]),
+        config: Arc::new(|| json!({"mode": "enforce"})),
+    }
+}
+
+struct Server {
+    address: SocketAddr,
+    shutdown: CancellationToken,
+    running: JoinHandle<()>,
+}
+
+impl Server {
+    async fn start(state: AdminState) -> Self {
+        let shutdown = CancellationToken::new();
+        let bind = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (address, serving) = admin::serve(bind, state, shutdown.clone()).await.unwrap();
+        Self {
+            address,
+            shutdown,
+            running: tokio::spawn(serving),
+        }
+    }
+
+    async fn ready() -> Self {
+        Self::start(state(Readiness::default())).await
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.request("GET", path).await
+    }
+
+    async fn request(&self, method: &str, path: &str) -> Answer {
+        self.send(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
+            .await
+    }
+
+    async fn send(&self, request: &str) -> Answer {
+        let mut stream = self.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Answer::read(&mut stream).await.unwrap()
+    }
+
+    async fn json(&self, path: &str) -> Value {
+        let answer = self.get(path).await;
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (200, "application/json"),
+            "{path}"
+        );
+        serde_json::from_str(&answer.body).unwrap()
+    }
+}
+
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    /// All that comes until the server closes.
+    async fn read(stream: &mut TcpStream) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, body) = text
+            .split_once("\r\n\r\n")
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        Ok(Self {
+            status: status.ok_or(io::ErrorKind::InvalidData)?,
+            head: head.to_lowercase(),
+            body: body.to_owned(),
+        })
+    }
+
+    fn header(&self, name: &str) -> &str {
+        let name = format!("{name}: ");
+        self.head
+            .lines()
+            .find_map(|line| line.strip_prefix(&name))
+            .unwrap_or_default()
+    }
+}
+
+const PATHS: [&str; 9] = [
+    "/",
+    "/metrics",
+    "/livez",
+    "/readyz",
+    "/api/v1/topics",
+    "/api/v1/refusals",
+    "/api/v1/clients",
+    "/api/v1/config",
+    "/nothing-here",
+];
+
+#[tokio::test]
+async fn every_answer_forbids_browsers_to_run_load_frame_or_guess_anything() {
+    let server = Server::ready().await;
+    for path in PATHS {
+        let answer = server.get(path).await;
+        assert_eq!(
+            answer.status,
+            if path == "/nothing-here" { 404 } else { 200 },
+            "{path}"
+        );
+        let policy = answer.header("content-security-policy");
+        assert!(
+            policy.starts_with("default-src 'none';") && policy.contains("frame-ancestors 'none'"),
+            "{path}"
+        );
+        assert!(!policy.contains("unsafe"), "{path}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(answer.header("cache-control"), "no-store", "{path}");
+        assert_eq!(answer.header("access-control-allow-origin"), "", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn no_endpoint_takes_anything_but_a_question() {
+    let server = Server::ready().await;
+    for path in PATHS {
+        for method in ["POST", "PUT", "DELETE", "PATCH"] {
+            let status = server.request(method, path).await.status;
+            let expected = if path == "/nothing-here" { 404 } else { 405 };
+            assert_eq!(status, expected, "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn readiness_says_why_not() {
+    let server = Server::ready().await;
+    let answer = server.get("/readyz").await;
+    assert_eq!((answer.status, answer.body.as_str()), (200, "ready\n"));
+
+    let why_not = vec!["no broker is reached".to_owned(), HOSTILE.to_owned()];
+    let server = Server::start(state(Readiness { why_not })).await;
+    let answer = server.get("/readyz").await;
+    assert_eq!(answer.status, 503);
+    assert!(
+        answer.body.starts_with("not ready: no broker is reached; "),
+        "{}",
+        answer.body
+    );
+    assert!(answer.header("content-type").starts_with("text/plain"));
+    assert_eq!(server.get("/livez").await.status, 200);
+
+    let page = server.get("/").await;
+    assert!(page.header("content-type").starts_with("text/html"));
+    assert!(
+        page.body.contains("no broker is reached") && !page.body.contains("<script"),
+        "{}",
+        page.body
+    );
+}
+
+#[tokio::test]
+async fn the_page_lists_every_path_there_is() {
+    let server = Server::ready().await;
+    let page = server.get("/").await.body;
+    for path in PATHS
+        .iter()
+        .filter(|path| !matches!(**path, "/" | "/nothing-here"))
+    {
+        assert!(page.contains(&format!("href=\"{path}\"")), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_have_the_type_that_prometheus_reads() {
+    let server = Server::ready().await;
+    let answer = server.get("/metrics").await;
+    assert!(
+        answer
+            .header("content-type")
+            .starts_with("text/plain; version=0.0.4")
+    );
+    assert!(
+        answer.body.contains("\nsizegate_connections 0\n"),
+        "{}",
+        answer.body
+    );
+}
+
+#[tokio::test]
+async fn topics_come_by_name_with_their_limits_and_sources() {
+    let server = Server::ready().await;
+    let topics = server.json("/api/v1/topics").await;
+    let names: Vec<_> = topics["topics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|topic| &topic["topic"])
+        .collect();
+    assert_eq!(names, ["orders", "payments"]);
+    assert_eq!(
+        server.json("/api/v1/topics?topic=orders").await["topics"],
+        json!([{
+            "topic": "orders", "rule": "orders", "action": "reject",
+            "limits": [{"gate": "batch", "limit_bytes": 1_048_588, "source": "broker", "name": null}],
+            "batches": null,
+            "last": {"batch_bytes": 5_000, "uncompressed_bytes": null, "record_bytes": null, "estimate_bytes": null},
+        }])
+    );
+    assert_eq!(
+        server.json("/api/v1/topics?topic=none").await["topics"],
+        json!([])
+    );
+}
+
+#[tokio::test]
+async fn refusals_come_newest_first_and_can_be_narrowed() {
+    let server = Server::ready().await;
+    for (query, expected) in [
+        ("", "3 2 1"),
+        ("?topic=&gate=&limit=", "3 2 1"),
+        ("?topic=orders", "3 1"),
+        ("?gate=batch", "3 2"),
+        ("?topic=orders&gate=record", "1"),
+        ("?limit=1", "3"),
+        ("?limit=0", ""),
+        ("?topic=none", ""),
+    ] {
+        let refusals = server.json(&format!("/api/v1/refusals{query}")).await;
+        let ids: Vec<_> = refusals["refusals"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|r| r["id"].as_str().unwrap())
+            .collect();
+        assert_eq!(ids.join(" "), expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_makes_no_sense_is_told_so() {
+    let server = Server::ready().await;
+    let answer = server.get("/api/v1/refusals?gate=batches").await;
+    assert_eq!(answer.status, 400);
+    assert!(
+        answer
+            .body
+            .contains("gate is none of batch, uncompressed, record"),
+        "{}",
+        answer.body
+    );
+    for query in ["?limit=many", "?limit=-1", "?topics=orders"] {
+        assert_eq!(
+            server.get(&format!("/api/v1/refusals{query}")).await.status,
+            400,
+            "{query}"
+        );
+    }
+    assert_eq!(server.get("/api/v1/topics?name=orders").await.status, 400);
+}
+
+#[tokio::test]
+async fn hostile_names_are_data_and_nothing_else() {
+    let state = state(Readiness::default());
+    let _connection = state.metrics.client_software(HOSTILE, "1.0", HOSTILE);
+    let server = Server::start(state).await;
+    let refusals = server.get("/api/v1/refusals").await;
+    assert_eq!(refusals.header("content-type"), "application/json");
+    assert_eq!(refusals.header("x-injected"), "");
+    let refusals: Value = serde_json::from_str(&refusals.body).unwrap();
+    assert_eq!(refusals["refusals"][0]["client_id"], HOSTILE);
+    let clients = server.json("/api/v1/clients").await;
+    assert_eq!(clients["clients"][0]["client_ids"][0], HOSTILE);
+    assert_eq!(clients["clients"][0]["connections"], 1);
+    assert!(
+        !clients["clients"][0]["software"]
+            .as_str()
+            .unwrap()
+            .contains('<')
+    );
+}
+
+#[tokio::test]
+async fn the_configuration_is_what_the_proxy_gives() {
+    let server = Server::ready().await;
+    assert_eq!(
+        server.json("/api/v1/config").await,
+        json!({"mode": "enforce"})
+    );
+}
+
+#[tokio::test]
+async fn a_head_request_has_no_body() {
+    let server = Server::ready().await;
+    let answer = server.request("HEAD", "/metrics").await;
+    assert_eq!((answer.status, answer.body.as_str()), (200, ""));
+}
+
+#[tokio::test]
+async fn a_head_larger_than_16_kib_is_refused_without_being_kept() {
+    let server = Server::ready().await;
+    let mut stream = server.connect().await;
+    let endless = async {
+        stream.write_all(b"GET / HTTP/1.1\r\nX: ").await?;
+        for _ in 0..1_000 {
+            stream.write_all(&[b'x'; 1_024]).await?;
+        }
+        io::Result::Ok(())
+    };
+    // The server closes long before a megabyte is read, so writing fails or the answer is a refusal.
+    let written = tokio::time::timeout(Duration::from_secs(20), endless)
+        .await
+        .expect("the server reads on and on");
+    if written.is_ok() {
+        let answer = Answer::read(&mut stream).await;
+        assert!(answer.is_err() || answer.is_ok_and(|answer| answer.status == 431));
+    }
+    assert_eq!(server.get("/livez").await.status, 200);
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_closed() {
+    let server = Server::ready().await;
+    let mut stream = server.connect().await;
+    stream
+        .write_all(b"\x00\x00\x00\x16\x00\x12\x00\x03\x00\x00\x00\x01\x00\x01x\x00")
+        .await
+        .unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(answer.starts_with(b"HTTP/1.1 400"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_peer_that_never_ends_its_request_is_cut_off() {
+    let server = Server::ready().await;
+    let mut stream = server.connect().await;
+    stream
+        .write_all(b"GET /livez HTTP/1.1\r\nHo")
+        .await
+        .unwrap();
+    let started = Instant::now();
+    let mut answer = Vec::new();
+    let closed =
+        tokio::time::timeout(Duration::from_secs(25), stream.read_to_end(&mut answer)).await;
+    assert!(closed.is_ok(), "still open after {:?}", started.elapsed());
+    assert!(
+        started.elapsed() > Duration::from_secs(4),
+        "cut off after {:?}",
+        started.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn a_crowd_waits_and_is_then_served() {
+    let server = Server::ready().await;
+    let mut idle = Vec::new();
+    for _ in 0..16 {
+        let mut stream = server.connect().await;
+        stream.write_all(b"GET /livez HTTP/1.1\r\n").await.unwrap();
+        idle.push(stream);
+    }
+    // All places are taken.
+    let crowded = tokio::time::timeout(Duration::from_millis(500), server.get("/livez")).await;
+    assert!(crowded.is_err());
+    for stream in &mut idle {
+        stream.write_all(b"Host: x\r\n\r\n").await.unwrap();
+    }
+    assert_eq!(server.get("/livez").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_named_with_the_key_that_sets_it() {
+    let server = Server::ready().await;
+    let Err(error) = admin::serve(
+        server.address,
+        state(Readiness::default()),
+        CancellationToken::new(),
+    )
+    .await
+    else {
+        panic!("two servers on {}", server.address);
+    };
+    let text = error.to_string();
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    assert!(
+        text.contains(&server.address.to_string()) && text.contains("admin.bind"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn shutdown_answers_what_is_in_flight_and_takes_nothing_new() {
+    let mut state = state(Readiness::default());
+    let (started, mut begun) = tokio::sync::mpsc::channel(1);
+    state.topics = Arc::new(move || {
+        started.blocking_send(()).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        vec![view("orders")]
+    });
+    let server = Server::start(state).await;
+    let mut stream = server.connect().await;
+    stream
+        .write_all(b"GET /api/v1/topics HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await
+        .unwrap();
+    begun.recv().await.unwrap();
+    server.shutdown.cancel();
+    let answer = Answer::read(&mut stream).await.unwrap();
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.contains("orders"));
+    tokio::time::timeout(Duration::from_secs(20), server.running)
+        .await
+        .expect("it ends")
+        .unwrap();
+    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_peer_that_holds_its_connection_does_not_hold_up_the_shutdown() {
+    let server = Server::ready().await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"GET /livez HTTP/1.1\r\n").await.unwrap();
+    // Accepted for sure: a later connection was served.
+    assert_eq!(server.get("/livez").await.status, 200);
+    server.shutdown.cancel();
+    tokio::time::timeout(Duration::from_secs(20), server.running)
+        .await
+        .expect("it ends")
+        .unwrap();
+    drop(stream);
+}

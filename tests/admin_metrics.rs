@@ -1,0 +1,380 @@
+//! `/metrics` as Prometheus reads it: valid, bounded whatever clients and topics are called, and without stale
+//! series.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use sizegate::policy::{Action, Codec, Gate, Limit, Source};
+use sizegate::telemetry::{Known, Metrics, OTHER, TopicMetrics};
+
+/// A cluster that has the topics beginning with `orders`, all with the same limits.
+#[derive(Default)]
+struct Cluster {
+    is_empty: AtomicBool,
+    is_down: AtomicBool,
+}
+
+impl Known for Cluster {
+    fn has_topic(&self, topic: &str) -> bool {
+        topic.starts_with("orders") && !self.is_empty.load(Relaxed)
+    }
+
+    fn limits(&self, _: &str) -> Vec<Limit> {
+        let limit = |gate, value, source| Limit {
+            gate,
+            value,
+            source,
+            name: None,
+        };
+        vec![
+            limit(Gate::Batch, 1_048_588, Source::Broker),
+            limit(Gate::Record, 65_536, Source::Rule),
+            limit(Gate::Ratio, 100, Source::Rule),
+        ]
+    }
+
+    fn is_control_plane_up(&self) -> bool {
+        !self.is_down.load(Relaxed)
+    }
+
+    fn limits_age(&self) -> Option<Duration> {
+        (!self.is_down.load(Relaxed)).then_some(Duration::from_millis(1500))
+    }
+}
+
+fn asking(metrics: &Metrics) -> Arc<Cluster> {
+    let cluster = Arc::new(Cluster::default());
+    let known: Arc<dyn Known> = cluster.clone();
+    metrics.ask(Arc::downgrade(&known));
+    cluster
+}
+
+/// Counts something in every cell of a topic.
+fn use_everything(topic: &TopicMetrics) {
+    for counter in [
+        &topic.forwarded,
+        &topic.refused,
+        &topic.observed,
+        &topic.offloaded,
+        &topic.loops,
+    ] {
+        counter.inc();
+    }
+    for &codec in Codec::ALL {
+        topic.batch(codec, 5_000, 12);
+        topic.uncompressed(codec, 20_000);
+    }
+    topic.record_bytes.observe(1_048_588);
+    topic.estimate_bytes.observe(1_048_589);
+    for &gate in Gate::ALL {
+        topic.near_limit(gate);
+        topic.violation(gate, Source::Rule, Action::Reject);
+    }
+    topic.broker_refusal(10);
+    topic.broker_refusal(-1);
+}
+
+/// A registry in which every family has samples.
+fn everything() -> (Arc<Metrics>, Arc<Cluster>) {
+    let metrics = Metrics::new(100);
+    let cluster = asking(&metrics);
+    use_everything(&metrics.topic("orders"));
+    use_everything(&metrics.topic(OTHER));
+    metrics.connection_opened();
+    metrics.connection_opened();
+    metrics.connection_closed("idle");
+    drop(metrics.client_software("apache-kafka-java", "4.3.0", "checkout"));
+    metrics.malformed("truncated");
+    metrics.frames_refused("answered");
+    for proof in ["header", "bound", "walk", "decode", "sampled"] {
+        metrics.inspection(proof, Codec::Lz4);
+    }
+    metrics
+        .inspection_seconds(Codec::Lz4)
+        .observe(Duration::from_micros(12));
+    metrics.request_seconds(0).observe(Duration::from_millis(3));
+    metrics
+        .request_seconds(i16::MAX)
+        .observe(Duration::from_secs(60));
+    metrics.proxy_seconds(0).observe(Duration::from_micros(40));
+    metrics.memory_budget_bytes.set(512 << 20);
+    metrics.memory_waits.inc();
+    metrics.reloaded(true);
+    metrics.watch_held_bytes(|| 4_096).unwrap();
+    (metrics, cluster)
+}
+
+/// The text without the values.
+fn series(text: &str) -> HashSet<String> {
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    samples
+        .map(|line| line.rsplit_once(' ').unwrap().0.to_owned())
+        .collect()
+}
+
+fn value(text: &str, series: &str) -> f64 {
+    let found = text
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    found
+        .unwrap_or_else(|| panic!("no {series} in:\n{text}"))
+        .parse()
+        .unwrap()
+}
+
+fn families(text: &str) -> Vec<&str> {
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    types.map(|line| line.split(' ').next().unwrap()).collect()
+}
+
+fn promtool() -> PathBuf {
+    let cached =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".cache/prometheus/usr/bin/promtool");
+    let on_path = std::env::var_os("PATH").into_iter().flat_map(|path| {
+        let dirs: Vec<_> = std::env::split_paths(&path).collect();
+        dirs.into_iter().map(|dir| dir.join("promtool"))
+    });
+    let mut places = on_path.chain([cached]);
+    let found = places.find(|path| path.is_file());
+    found.expect("promtool is missing: run scripts/prometheus.sh (`make test` does) and try again")
+}
+
+#[test]
+fn promtool_finds_nothing_to_say_about_any_family() {
+    let (metrics, _cluster) = everything();
+    let mut check = Command::new(promtool())
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text = metrics.render().unwrap();
+    check
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    let output = check.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(
+        output.status.success() && said.trim().is_empty(),
+        "{said}\n{text}"
+    );
+}
+
+#[test]
+fn every_family_of_the_contract_is_there_once_it_is_used() {
+    let (metrics, _cluster) = everything();
+    let text = metrics.render().unwrap();
+    let mut expected: Vec<_> = "produce_batches_total violations_total near_limit_total limit_bytes batch_wire_bytes \
+         batch_uncompressed_bytes record_bytes estimate_bytes batches_by_codec_total records_total wire_bytes_total \
+         uncompressed_bytes_total inspection_total inspection_seconds broker_refusals_total frames_refused_total \
+         malformed_total connections connections_total connections_closed_total client_connections_total \
+         request_seconds proxy_seconds held_bytes memory_budget_bytes memory_waits_total control_plane_up \
+         limits_age_seconds config_reloads_total config_last_reload_success build_info refusal_loops_total"
+        .split_whitespace()
+        .map(|name| format!("sizegate_{name}"))
+        .collect();
+    expected.sort();
+    assert_eq!(families(&text), expected);
+}
+
+#[test]
+fn each_sample_says_what_was_counted() {
+    let (metrics, cluster) = everything();
+    let text = metrics.render().unwrap();
+    for (series, expected) in [
+        (
+            r#"produce_batches_total{topic="orders",verdict="refused"}"#,
+            1.0,
+        ),
+        (
+            r#"violations_total{topic="orders",gate="key",source="rule",action="reject"}"#,
+            1.0,
+        ),
+        (r#"near_limit_total{topic="orders",gate="batch"}"#, 1.0),
+        (
+            r#"limit_bytes{topic="orders",gate="batch",source="broker"}"#,
+            1_048_588.0,
+        ),
+        (r#"batch_wire_bytes_bucket{topic="orders",le="4096"}"#, 0.0),
+        (r#"batch_wire_bytes_bucket{topic="orders",le="8192"}"#, 5.0),
+        (r#"batch_wire_bytes_sum{topic="orders"}"#, 25_000.0),
+        (r#"record_bytes_bucket{topic="orders",le="1048576"}"#, 0.0),
+        (r#"record_bytes_bucket{topic="orders",le="1048588"}"#, 1.0),
+        (r#"estimate_bytes_bucket{topic="orders",le="1048588"}"#, 0.0),
+        (r#"estimate_bytes_bucket{topic="orders",le="+Inf"}"#, 1.0),
+        (
+            r#"batches_by_codec_total{topic="orders",codec="zstd"}"#,
+            1.0,
+        ),
+        (r#"records_total{topic="orders",codec="zstd"}"#, 12.0),
+        (r#"wire_bytes_total{topic="orders",codec="none"}"#, 5_000.0),
+        (
+            r#"uncompressed_bytes_total{topic="orders",codec="gzip"}"#,
+            20_000.0,
+        ),
+        (
+            r#"broker_refusals_total{topic="orders",code="MESSAGE_TOO_LARGE"}"#,
+            1.0,
+        ),
+        (r#"refusal_loops_total{topic="orders"}"#, 1.0),
+        (r#"inspection_total{proof="sampled",codec="lz4"}"#, 1.0),
+        (
+            r#"inspection_seconds_bucket{codec="lz4",le="0.00001"}"#,
+            0.0,
+        ),
+        (
+            r#"inspection_seconds_bucket{codec="lz4",le="0.000025"}"#,
+            1.0,
+        ),
+        (r#"request_seconds_sum{api="Produce"}"#, 0.003),
+        (r#"request_seconds_bucket{api="other",le="30"}"#, 0.0),
+        (r#"request_seconds_count{api="other"}"#, 1.0),
+        (
+            r#"client_connections_total{software="apache-kafka-java/4.3"}"#,
+            1.0,
+        ),
+        (r#"connections_closed_total{reason="idle"}"#, 1.0),
+        ("connections", 1.0),
+        ("connections_total", 2.0),
+        ("held_bytes", 4_096.0),
+        ("control_plane_up", 1.0),
+        ("limits_age_seconds", 1.5),
+    ] {
+        assert_eq!(
+            value(&text, &format!("sizegate_{series}")),
+            expected,
+            "{series}"
+        );
+    }
+    cluster.is_down.store(true, Relaxed);
+    let text = metrics.render().unwrap();
+    assert_eq!(value(&text, "sizegate_control_plane_up"), 0.0);
+    assert!(
+        !text.contains("limits_age_seconds"),
+        "unknown is not a number"
+    );
+}
+
+#[test]
+fn a_topic_has_no_series_for_what_never_happened_to_it() {
+    let metrics = Metrics::new(10);
+    let topic = metrics.topic("orders");
+    topic.forwarded.inc();
+    topic.batch(Codec::Lz4, 5_000, 3);
+    let text = metrics.render().unwrap();
+    let of_topic: Vec<_> = series(&text)
+        .into_iter()
+        .filter(|series| series.contains("orders") && !series.contains("_bucket"))
+        .collect();
+    let mut of_topic: Vec<_> = of_topic
+        .iter()
+        .map(|series| series.trim_start_matches("sizegate_"))
+        .collect();
+    of_topic.sort_unstable();
+    assert_eq!(
+        of_topic,
+        [
+            r#"batch_wire_bytes_count{topic="orders"}"#,
+            r#"batch_wire_bytes_sum{topic="orders"}"#,
+            r#"batches_by_codec_total{topic="orders",codec="lz4"}"#,
+            r#"produce_batches_total{topic="orders",verdict="forwarded"}"#,
+            r#"produce_batches_total{topic="orders",verdict="refused"}"#,
+            r#"records_total{topic="orders",codec="lz4"}"#,
+            r#"wire_bytes_total{topic="orders",codec="lz4"}"#,
+        ]
+    );
+}
+
+#[test]
+fn a_hundred_thousand_topics_and_ten_thousand_softwares_stay_within_their_bounds() {
+    let metrics = Metrics::new(1_000);
+    let mut open = Vec::new();
+    for n in 0..100_000 {
+        let topic = metrics.topic(&format!("topic-{n}"));
+        topic.forwarded.inc();
+        topic.batch(Codec::None, 5_000, 1);
+    }
+    for n in 0..10_000 {
+        open.push(metrics.client_software(
+            &format!("software-{n}"),
+            "1.0.0",
+            &format!("client-{n}"),
+        ));
+    }
+    let text = metrics.render().unwrap();
+    let series = series(&text);
+    let of = |name: &str| {
+        series
+            .iter()
+            .filter(|series| series.starts_with(&format!("sizegate_{name}{{")))
+            .count()
+    };
+    assert_eq!(of("wire_bytes_total"), 1_001);
+    assert_eq!(of("client_connections_total"), 101);
+    assert_eq!(
+        value(
+            &text,
+            r#"sizegate_wire_bytes_total{topic="_other",codec="none"}"#
+        ),
+        99_000.0 * 5_000.0
+    );
+    assert_eq!(
+        value(
+            &text,
+            r#"sizegate_client_connections_total{software="_other"}"#
+        ),
+        9_900.0
+    );
+    assert!(series.len() < 1_001 * 40, "{}", series.len());
+}
+
+#[test]
+fn a_deleted_topic_leaves_no_series_and_frees_its_label() {
+    let metrics = Metrics::new(1);
+    let cluster = asking(&metrics);
+    let old = metrics.topic("orders");
+    use_everything(&old);
+    assert_eq!(metrics.topic("orders-2").label(), OTHER);
+    assert!(metrics.render().unwrap().contains("topic=\"orders\""));
+
+    cluster.is_empty.store(true, Relaxed);
+    assert!(!metrics.render().unwrap().contains("topic=\"orders\""));
+    assert!(old.is_forgotten() && metrics.known_topic("orders").is_none());
+
+    // A session that still holds the old handle brings nothing back.
+    use_everything(&old);
+    assert!(!metrics.render().unwrap().contains("topic=\"orders\""));
+    assert_eq!(metrics.topic("orders-2").label(), "orders-2");
+}
+
+#[test]
+fn hostile_names_stay_within_their_label() {
+    let metrics = Metrics::new(10);
+    metrics.topic("a\"} 1\nsizegate_fake 1\\").forwarded.inc();
+    drop(metrics.client_software("x\"} 1\nsizegate_fake 1", "1.0", "y"));
+    let text = metrics.render().unwrap();
+    assert!(
+        text.lines().all(|line| !line.starts_with("sizegate_fake")),
+        "{text}"
+    );
+    let escaped =
+        r#"sizegate_produce_batches_total{topic="a\"} 1\nsizegate_fake 1\\",verdict="forwarded"}"#;
+    assert_eq!(value(&text, escaped), 1.0);
+    assert_eq!(
+        value(
+            &text,
+            r#"sizegate_client_connections_total{software="x___1_sizegate_fake_1/1.0"}"#
+        ),
+        1.0
+    );
+}

@@ -1,0 +1,208 @@
+//! The control plane against a real Kafka that guards itself: SASL, TLS, rights.
+
+mod control_plane;
+mod support;
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use control_plane::{PATIENCE, Running};
+use kafka_protocol::messages::CreateAclsRequest;
+use kafka_protocol::messages::create_acls_request::AclCreation;
+use kafka_protocol::protocol::StrBytes;
+use sizegate::cluster::{LimitsUnread, Lookup};
+use sizegate::policy::Source;
+use support::kafka::{PLAIN_USER, SCRAM_256_USER, SCRAM_512_USER};
+use support::{Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, eventually};
+
+/// The broker for authentication and rights: only ANONYMOUS, on the plain listener, may do anything.
+fn guarded() -> &'static Kafka {
+    static GUARDED: OnceLock<Kafka> = OnceLock::new();
+    GUARDED.get_or_init(|| {
+        let options = KafkaOptions {
+            sasl: true,
+            tls: true,
+            ..KafkaOptions::default()
+        }
+        .property(
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        )
+        // SASL and a client's certificate on one listener; the TLS listener asks for neither.
+        .property("listener.name.sasltls.ssl.client.auth", "required")
+        .property("super.users", "User:ANONYMOUS")
+        .property("connections.max.reauth.ms", "3000");
+        Kafka::start(KAFKA_VERSIONS[1], options)
+    })
+}
+
+fn sasl<'a>(
+    mechanism: &'a str,
+    (username, password): (&'a str, &'a str),
+) -> Vec<(&'a str, &'a str)> {
+    vec![
+        ("CLUSTER__ADMIN__SASL__MECHANISM", mechanism),
+        ("CLUSTER__ADMIN__SASL__USERNAME", username),
+        ("CLUSTER__ADMIN__SASL__PASSWORD", password),
+    ]
+}
+
+const MECHANISMS: [(&str, (&str, &str)); 3] = [
+    ("PLAIN", PLAIN_USER),
+    ("SCRAM-SHA-256", SCRAM_256_USER),
+    ("SCRAM-SHA-512", SCRAM_512_USER),
+];
+
+#[test]
+fn every_sasl_mechanism_authenticates_and_stays_so_beyond_its_session() {
+    let kafka = guarded();
+    let running = MECHANISMS.map(|(mechanism, user)| {
+        Running::start(&kafka.sasl_bootstrap(), &sasl(mechanism, user)).up()
+    });
+    // Twice connections.max.reauth.ms.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(6) {
+        for running in &running {
+            assert!(
+                running.cluster.status().is_up,
+                "{:?}",
+                running.cluster.status()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let expired = kafka.log(1).matches("expired").count();
+    assert_eq!(expired, 0);
+}
+
+#[test]
+fn a_wrong_password_is_said_with_user_and_mechanism() {
+    for (mechanism, (username, _)) in MECHANISMS {
+        let credentials = sasl(mechanism, (username, "wrong"));
+        let running = Running::start(&guarded().sasl_bootstrap(), &credentials);
+        let error = running.error();
+        assert!(
+            error.contains(&format!("user \"{username}\" by {mechanism}")),
+            "{error}"
+        );
+        assert!(running.cluster.is_reached() && !running.cluster.status().is_up);
+        assert!(matches!(running.look_up("orders"), Lookup::Unreachable));
+    }
+}
+
+#[test]
+fn credentials_on_the_wrong_listener_are_said() {
+    let kafka = guarded();
+    let none = Running::start(&kafka.sasl_bootstrap(), &[]).error();
+    assert!(none.contains("is cluster.admin.sasl missing?"), "{none}");
+    let needless = Running::start(&kafka.bootstrap(), &sasl("PLAIN", PLAIN_USER)).error();
+    assert!(needless.contains("asks for no SASL"), "{needless}");
+    let plaintext = Running::start(&kafka.tls_bootstrap(), &[]).error();
+    assert!(plaintext.contains("is cluster.tls missing?"), "{plaintext}");
+}
+
+#[test]
+fn tls_is_verified() {
+    let kafka = guarded();
+    let ca = kafka.certs().ca().display().to_string();
+    let ca = ("CLUSTER__TLS__CA_FILE", ca.as_str());
+    Running::start(&kafka.tls_bootstrap(), &[ca]).up();
+    let named = [ca, ("CLUSTER__TLS__SERVER_NAME", "b1.kafka.test")];
+    Running::start(&kafka.tls_bootstrap(), &named).up();
+
+    let elsewhere = [ca, ("CLUSTER__TLS__SERVER_NAME", "elsewhere.test")];
+    let error = Running::start(&kafka.tls_bootstrap(), &elsewhere).error();
+    assert!(error.contains("elsewhere.test"), "{error}");
+    let error = Running::start(&kafka.bootstrap(), &[ca]).error();
+    assert!(error.starts_with("TLS 127.0.0.1"), "{error}");
+    let own = kafka.certs().cert("client").display().to_string();
+    let stranger = [("CLUSTER__TLS__CA_FILE", own.as_str())];
+    let error = Running::start(&kafka.tls_bootstrap(), &stranger).error();
+    assert!(error.contains("invalid peer certificate"), "{error}");
+}
+
+#[test]
+fn a_broker_that_asks_for_a_certificate_gets_ours() {
+    let kafka = guarded();
+    let path = |path: std::path::PathBuf| path.display().to_string();
+    let (ca, cert, key) = (
+        path(kafka.certs().ca()),
+        path(kafka.certs().cert("client")),
+        path(kafka.certs().key("client")),
+    );
+    let mut settings = sasl("SCRAM-SHA-512", SCRAM_512_USER);
+    settings.push(("CLUSTER__TLS__CA_FILE", &ca));
+    let error = Running::start(&kafka.sasl_tls_bootstrap(), &settings).error();
+    assert!(error.to_lowercase().contains("certificate"), "{error}");
+    settings.extend([
+        ("CLUSTER__TLS__CERT_FILE", cert.as_str()),
+        ("CLUSTER__TLS__KEY_FILE", key.as_str()),
+    ]);
+    Running::start(&kafka.sasl_tls_bootstrap(), &settings).up();
+}
+
+#[test]
+fn missing_rights_are_named_with_the_acl_to_grant_and_end_when_it_is_granted() {
+    let kafka = guarded();
+    let topic = kafka.topic("guarded", 1, &[]);
+    let running = Running::start(
+        &kafka.sasl_bootstrap(),
+        &sasl("SCRAM-SHA-256", SCRAM_256_USER),
+    )
+    .up();
+    assert!(matches!(running.look_up(&topic.name), Lookup::Hidden));
+    assert!(matches!(running.look_up_id(topic.id), Lookup::Hidden));
+
+    allow(kafka, "User:bob", &topic.name, DESCRIBE);
+    let found = eventually(PATIENCE, "the topic is seen", || {
+        running.cluster.topic(&topic.name)
+    });
+    assert_eq!(found.id, topic.id);
+    assert_eq!(running.read(&found, 1), Err(LimitsUnread::Forbidden));
+    let missing = eventually(PATIENCE, "the right is missed", || {
+        running
+            .cluster
+            .status()
+            .missing_rights
+            .filter(|text| text.contains("1 of 1 topics"))
+    });
+    assert!(
+        missing.contains("--allow-principal 'User:bob' --operation DescribeConfigs"),
+        "{missing}"
+    );
+    assert_eq!(found.batch_limit(), None);
+
+    allow(kafka, "User:bob", &topic.name, DESCRIBE_CONFIGS);
+    eventually(PATIENCE, "the right is there", || {
+        running
+            .cluster
+            .status()
+            .missing_rights
+            .is_none()
+            .then_some(())
+    });
+    assert_eq!(
+        running.read(&found, 1).unwrap().batch_limit(),
+        Some((1_048_588, Source::Broker))
+    );
+}
+
+/// AclOperation
+const DESCRIBE: i8 = 8;
+const DESCRIBE_CONFIGS: i8 = 10;
+
+fn allow(kafka: &Kafka, principal: &str, topic: &str, operation: i8) {
+    let text = |value: &str| StrBytes::from_string(value.to_owned());
+    // ResourceType TOPIC, PatternType LITERAL, AclPermissionType ALLOW.
+    let acl = AclCreation::default()
+        .with_resource_type(2)
+        .with_resource_name(text(topic))
+        .with_resource_pattern_type(3)
+        .with_principal(text(principal))
+        .with_host(text("*"))
+        .with_operation(operation)
+        .with_permission_type(3);
+    let request = CreateAclsRequest::default().with_creations(vec![acl]);
+    let answer = Connection::open(kafka.bootstrap()).ask(&request, 3);
+    assert_eq!(answer.results[0].error_code, 0, "{answer:?}");
+}
