@@ -4,6 +4,7 @@
 //! * `decode`: an exact inspection beside the bare decoder on the same payload (goal: 1.2 times its time).
 //! * `ladder`: a verdict on batches of 16 and 64 KiB of JSON under `uncompressed_bytes: 4MiB`, and under a record
 //!   limit that only a walk of the records proves.
+#![allow(missing_docs)] // criterion_group! makes a public function
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 

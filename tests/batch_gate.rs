@@ -356,7 +356,7 @@ fn every_refused_topic_is_answered_once_however_many_there_are() {
     let sizegate = Sizegate::start(kafka, "rules: [{name: small, topics: ['many-*'], limits: {batch_bytes: 3000}}]");
     let topics: Vec<Topic> = (0..12).map(|_| kafka.topic("many", 3, &[])).collect();
     for version in [3, 8, 12, 13] {
-        let of = |n: usize| if n % 3 == 0 { LIMIT } else { LIMIT + n };
+        let of = |n: usize| if n.is_multiple_of(3) { LIMIT } else { LIMIT + n };
         let part = |n: usize| Part::at(&topics[n % 12], (n / 12) as i32, batch_of_bytes(of(n)).build());
         let sent: Vec<Part> = (0..36).map(part).collect();
         let mut connection = Connection::open(sizegate.bootstrap());
@@ -367,7 +367,7 @@ fn every_refused_topic_is_answered_once_however_many_there_are() {
             let name = if version >= 13 { topics[n % 12].id.to_string() } else { topics[n % 12].name.clone() };
             let mut mine = answers.iter().filter(|answer| answer.topic == name && answer.partition == (n / 12) as i32);
             let code = mine.next().map(|answer| answer.code);
-            assert_eq!((code, mine.next()), (Some(if n % 3 == 0 { 0 } else { 10 }), None), "v{version} {n}");
+            assert_eq!((code, mine.next()), (Some(if n.is_multiple_of(3) { 0 } else { 10 }), None), "v{version} {n}");
         }
     }
 }
