@@ -6,19 +6,20 @@
 #   ladder   the size ladder through what `up` left running
 #   down     ends what `up` left running
 #
-# KAFKA_VERSION chooses the Kafka release (4.3.0). All ports are chosen free, all on 127.0.0.1.
+# KAFKA_VERSION chooses the Kafka release (4.3.0); SIZEGATE_BIN takes a binary built before. All ports are chosen free, all on 127.0.0.1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 version=${KAFKA_VERSION:-4.3.0}
 up=$PWD/.cache/up
-binary=${CARGO_TARGET_DIR:-target}/release/sizegate
+binary=${SIZEGATE_BIN:-${CARGO_TARGET_DIR:-target}/release/sizegate}
 
 say() { printf '%s\n' "$*" >&2; }
 
 columns() {
-  local columns=${COLUMNS:-$(tput cols 2>/dev/null || echo 100)}
+  local columns=${COLUMNS:-100}
+  [ -t 1 ] && columns=$(tput cols 2>/dev/null || echo "$columns")
   [ "$columns" -lt 60 ] && columns=60
   [ "$columns" -gt 140 ] && columns=140
   echo "$columns"
@@ -26,10 +27,12 @@ columns() {
 
 # prepare   builds and downloads, each only if need be
 prepare() {
-  need cargo cargo
   need_java
-  say "building sizegate (release)"
-  cargo build --release --locked --quiet --bin sizegate </dev/null
+  if [ -z "${SIZEGATE_BIN:-}" ]; then
+    need cargo cargo
+    say "building sizegate (release)"
+    cargo build --release --locked --quiet --bin sizegate </dev/null
+  fi
   say "fetching Kafka $version"
   scripts/kafka-libs.sh "$version" broker >/dev/null
   scripts/kafka-libs.sh "$version" client >/dev/null
@@ -147,8 +150,8 @@ case ${1:-demo} in
     ladder
     cat <<TEXT
 
-Every refusal above is also in sizegate's log, under the same id; the first one:
-$(grep -m 1 'refused' "$dir/sizegate.log" | cut -c 1-"$(($(columns) * 4))" | fold -s -w "$(($(columns) - 4))" | sed 's/^/    /')
+Each refusal of sizegate's is also in its log and at /api/v1/refusals, under the same id; the first in the log:
+$(grep -m 1 'refused' "$dir/sizegate.log" | fold -s -w "$(($(columns) - 4))" | sed 's/^/    /')
 
 Where to look next:
   make up                      the same Kafka and sizegate, left running; it prints the addresses

@@ -9,6 +9,11 @@ use super::{BatchFacts, Codec, Gate, Limit, Size, Source, Violation};
 /// The longest `error_message`.
 pub const LONGEST_TEXT: usize = 1024;
 
+/// A topic's name in a text: as long as Kafka allows. What a client sends as one may be longer.
+const LONGEST_TOPIC: usize = 249;
+/// A rule's or family member's name in a text.
+const LONGEST_NAME: usize = 100;
+
 /// Which partition was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -92,7 +97,8 @@ fn sentence(
         Blame::Sizegate => "refused",
         Blame::Observed => "would refuse",
     };
-    let _ = write!(s, "sizegate {verb} {}-{}: ", place.topic, place.partition);
+    let topic = shortened(place.topic.to_string(), LONGEST_TOPIC);
+    let _ = write!(s, "sizegate {verb} {topic}-{}: ", place.partition);
     let limit = &violation.limit;
     if let Some(why) = violation.unreadable {
         let codec = facts
@@ -215,7 +221,10 @@ fn record(violation: &Violation, facts: Option<&BatchFacts>) -> String {
 }
 
 fn set_by(limit: &Limit) -> String {
-    let name = limit.name.as_deref().unwrap_or_default();
+    let name = shortened(
+        limit.name.as_deref().unwrap_or_default().to_owned(),
+        LONGEST_NAME,
+    );
     match limit.source {
         Source::Rule if limit.gate == Gate::Frame => " set by listener.frame_bytes".to_owned(),
         Source::Rule => format!(" set by rule \"{name}\""),
@@ -270,17 +279,17 @@ fn tail(id: &str, place: &Place, violation: &Violation, facts: Option<&BatchFact
     );
     match (limit.source, &limit.name) {
         (Source::Rule, Some(name)) => {
-            let _ = write!(s, " rule={}", one_word(name));
+            let _ = write!(s, " rule={}", one_word(name, LONGEST_NAME));
         }
         (Source::Family, Some(name)) => {
-            let _ = write!(s, " member={}", one_word(name));
+            let _ = write!(s, " member={}", one_word(name, LONGEST_NAME));
         }
         _ => {}
     }
     let _ = write!(
         s,
         " topic={} partition={}",
-        one_word(&place.topic),
+        one_word(&place.topic, LONGEST_TOPIC),
         place.partition
     );
     if let Some(facts) = facts {
@@ -324,12 +333,16 @@ fn size_field(violation: &Violation) -> String {
 }
 
 /// A name that may hold spaces, as one field of the tail.
-fn one_word(name: &str) -> String {
+fn one_word(name: &str, longest: usize) -> String {
     if name.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | ']' | '='))
     {
-        format!("{name:?}")
+        let quoted = format!("{name:?}");
+        if quoted.len() <= longest {
+            return quoted;
+        }
+        shortened(quoted, longest.saturating_sub(1)) + "\""
     } else {
-        name.to_owned()
+        shortened(name.to_owned(), longest)
     }
 }
 

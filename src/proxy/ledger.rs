@@ -16,6 +16,9 @@ use crate::wire::{Malformed, Reason};
 /// so more than a few help nobody; the bound keeps a flood of tiny requests from growing the ledger.
 const MOST_IN_FLIGHT: usize = 4096;
 
+/// What may be remembered of requests in flight before their client is no longer read.
+const MOST_REMEMBERED_BYTES: usize = 4 * 1024 * 1024;
+
 /// An answer to come.
 #[derive(Debug)]
 pub struct Expected {
@@ -53,11 +56,24 @@ pub struct Produced {
     pub refused: Vec<Refused>,
 }
 
+impl Produced {
+    /// About the memory it takes.
+    fn remembered_bytes(&self) -> usize {
+        let texts = self.refused.iter().map(|refused| {
+            let text = refused.result.error_message.as_ref().map_or(0, Vec::len);
+            size_of::<Refused>() + refused.topic_key.len() + text
+        });
+        self.sent.len() * size_of::<Sent>() + texts.sum::<usize>()
+    }
+}
+
 /// The queue.
 #[derive(Debug, Default)]
 pub struct Ledger {
     expected: VecDeque<Expected>,
     made_bytes: usize,
+    /// What is remembered of forwarded Produce requests.
+    remembered_bytes: usize,
 }
 
 impl Ledger {
@@ -84,7 +100,7 @@ impl Ledger {
 
     /// No more requests for now.
     pub fn is_full(&self) -> bool {
-        self.expected.len() >= MOST_IN_FLIGHT
+        self.expected.len() >= MOST_IN_FLIGHT || self.remembered_bytes >= MOST_REMEMBERED_BYTES
     }
 
     /// Bytes of answers made here that wait for their turn.
@@ -94,8 +110,10 @@ impl Ledger {
 
     /// A request was read.
     pub fn expect(&mut self, expected: Expected) {
-        if let Answer::Made(bytes) = &expected.answer {
-            self.made_bytes += bytes.len();
+        match &expected.answer {
+            Answer::Made(bytes) => self.made_bytes += bytes.len(),
+            Answer::Produce(produced) => self.remembered_bytes += produced.remembered_bytes(),
+            Answer::Forwarded | Answer::Token => {}
         }
         self.expected.push_back(expected);
     }
@@ -137,6 +155,9 @@ impl Ledger {
             _ => {}
         }
         let answered = self.expected.pop_front();
+        if let Some(Answer::Produce(produced)) = answered.as_ref().map(|next| &next.answer) {
+            self.remembered_bytes -= produced.remembered_bytes();
+        }
         self.shrink();
         answered.ok_or(Malformed::new("correlation_id", Reason::UnexpectedAnswer))
     }

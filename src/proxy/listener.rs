@@ -205,7 +205,7 @@ fn log_close(who: &ClientInfo, close: &Close, shared: &Shared) {
             tracing::info!(%client, client_id, reason, "connection closed: a Produce with acks=0 was refused, and closing is the only answer it can have");
         }
         Close::Stalled => {
-            tracing::warn!(%client, client_id, reason, "connection closed: half a request held memory that others waited for, and nothing more came for 10 s");
+            tracing::warn!(%client, client_id, reason, "connection closed: half a request held memory that others waited for, and too little of the rest came");
         }
         Close::Unreachable(error) => {
             tracing::warn!(%client, client_id, reason, %error, "connection closed: no broker to talk to")

@@ -7,13 +7,15 @@ use crate::wire::produce::FIRST_FLEXIBLE_VERSION;
 use crate::wire::walk::{self, Visitor};
 use crate::wire::{Malformed, Reason, Walker, Writer};
 
-/// Names and partitions remembered: enough for 100,000 partitions.
-const MOST_REMEMBERED_BYTES: usize = 4 * 1024 * 1024;
+/// Names and partitions remembered: enough for 40,000 partitions.
+const MOST_REMEMBERED_BYTES: usize = 1024 * 1024;
 
 /// An oversized request on its way to nowhere.
 pub struct Oversized {
     /// Its head.
     pub head: FrameHead,
+    /// It is only observed.
+    pub passes: bool,
     left: usize,
     /// Bytes of the head still at the front of what comes.
     head_left: usize,
@@ -37,10 +39,11 @@ pub struct Found {
 
 impl Oversized {
     /// A request that begins with `head`.
-    pub fn new(head: FrameHead) -> Self {
+    pub fn new(head: FrameHead, passes: bool) -> Self {
         let body = head.frame_bytes().saturating_sub(HEAD_BYTES);
         Self {
             head,
+            passes,
             left: head.frame_bytes(),
             head_left: HEAD_BYTES,
             walker: Walker::new(&walk::PRODUCE_REQUEST, head.api_version, body as u64),

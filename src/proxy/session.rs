@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tokio::io::AsyncWrite;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -37,10 +37,19 @@ use crate::wire::Malformed;
 
 /// Bytes that wait for a client before its requests are no longer read.
 const BACKLOG_BYTES: usize = 64 * 1024;
-/// A frame of which nothing more has come for this long is given up when others wait for its memory.
+/// A frame of which less than [`STALL_BYTES`] has come in this time is given up when others wait for its memory.
 const STALL: Duration = Duration::from_secs(10);
+/// How often a frame that is half here is looked at.
+const STALL_CHECK: Duration = Duration::from_secs(1);
+/// Slower than this a frame of more than some hundred KiB never comes to its end before its client gives up
+/// (`request.timeout.ms`, 30 s).
+const STALL_BYTES: usize = 64 * 1024;
+/// A frame that takes longer than this is given up when others wait for its memory: its client has given up too.
+const LONGEST_GATHERING: Duration = Duration::from_secs(60);
 /// How long a client's or broker's last bytes may take to leave.
 const LINGER: Duration = Duration::from_secs(10);
+/// How long a client that was told goodbye may go on sending.
+const CLIENT_LINGER: Duration = Duration::from_secs(2);
 /// How long a broker is given to accept a connection, over all addresses tried.
 const CONNECT: Duration = Duration::from_secs(15);
 /// How long the control plane is waited for before a verdict.
@@ -218,11 +227,11 @@ impl Session {
             if quiet >= self.shared.idle_timeout {
                 return Poll::Ready(Close::Idle);
             }
-            if self.is_watching && quiet >= STALL && self.shared.budget.has_waiters() {
+            if self.requests.has_stalled() && self.shared.budget.has_waiters() {
                 return Poll::Ready(Close::Stalled);
             }
             let idle = self.shared.idle_timeout.saturating_sub(quiet);
-            self.set_timer(if self.is_watching { STALL.min(idle) } else { idle });
+            self.set_timer(if self.is_watching { STALL_CHECK.min(idle) } else { idle });
         }
         Poll::Pending
     }
@@ -231,7 +240,7 @@ impl Session {
     fn watch_for_stall(&mut self) {
         if !self.is_watching {
             self.is_watching = true;
-            self.set_timer(STALL.min(self.shared.idle_timeout));
+            self.set_timer(STALL_CHECK.min(self.shared.idle_timeout));
         }
     }
 
@@ -264,6 +273,9 @@ impl Session {
         if matches!(close, Close::Downstream(_)) {
             return close;
         }
+        // What is half here is given up, and its memory with it.
+        self.requests = Requests::default();
+        self.answers = Answers::default();
         let Session {
             to_client,
             to_upstream,
@@ -278,11 +290,16 @@ impl Session {
             }
             let _ = std::future::poll_fn(|cx| to_client.poll_write(client, cx)).await;
             let _ = std::future::poll_fn(|cx| Pin::new(&mut *client).poll_shutdown(cx)).await;
-            if let (Upstream::Open(stream), true) = (upstream, is_sound) {
-                let _ = std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx)).await;
-                // Unread answers would turn the close into a reset, and a reset can overtake what was sent.
-                let _ = tokio::io::copy(stream, &mut tokio::io::sink()).await;
-            }
+            // Unread bytes would turn a close into a reset, and a reset can overtake what was sent.
+            let from_client = tokio::time::timeout(CLIENT_LINGER, discard(client));
+            let from_broker = async {
+                if let (Upstream::Open(stream), true) = (upstream, is_sound) {
+                    let _ =
+                        std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx)).await;
+                    discard(stream).await;
+                }
+            };
+            let _ = join(from_client, from_broker).await;
         };
         let _ = tokio::time::timeout(LINGER, flush).await;
         close
@@ -327,6 +344,7 @@ impl Session {
                     asked.unseen = unseen.map(|(_, name)| Arc::clone(name)).collect();
                 }
                 Question::Decode(decodes) => {
+                    asked.decoded = true;
                     let _turn = shared.decoding.acquire().await;
                     let inspected =
                         tokio::task::spawn_blocking(move || inspect_long(&frame, &decodes)).await;
@@ -336,6 +354,11 @@ impl Session {
             asked
         })
     }
+}
+
+/// Reads to the end, whatever it is.
+async fn discard(stream: &mut Stream) {
+    let _ = tokio::io::copy(stream, &mut tokio::io::sink()).await;
 }
 
 /// What is asked before a verdict, and comes back with what has been asked.

@@ -40,6 +40,9 @@ pub const CURRENT: Duration = Duration::from_millis(100);
 /// A learned limit that was just asked for and is older than this was not read: it refuses nothing.
 const STALE: Duration = Duration::from_secs(5);
 
+/// Unknown topics of one request that are looked up; more are answered as if the cluster had not been asked.
+const MOST_ASKED: usize = 1000;
+
 /// Partitions for which a session keeps room between requests.
 const KEPT_PARTITIONS: usize = 256;
 
@@ -77,8 +80,10 @@ pub struct Asked {
     /// Topics and learned limits were confirmed.
     pub limits: bool,
     /// Topics that could not be confirmed: the cluster did not answer, or does not let us see them.
-    pub unseen: Vec<Arc<str>>,
-    /// What long decodes found.
+    pub unseen: HashSet<Arc<str>>,
+    /// Long decodes were done.
+    pub decoded: bool,
+    /// What they found.
     pub inspected: Inspected,
 }
 
@@ -186,7 +191,8 @@ impl Judge {
 
     /// Gives back the memory of an unusually large request.
     pub fn release(&mut self) {
-        if self.layout.partitions.capacity() > KEPT_PARTITIONS {
+        let room = self.layout.partitions.capacity().max(self.layout.topics.capacity());
+        if room.max(self.weighed.capacity()) > KEPT_PARTITIONS {
             self.layout = Layout::default();
             self.weighed = Vec::new();
         }
@@ -203,21 +209,27 @@ impl Judge {
         self.topics.follow(&self.shared.policy.load());
         let mut weighed = std::mem::take(&mut self.weighed);
         weighed.clear();
-        let mut unknown_ids = Vec::new();
-        let mut unknown_names = Vec::new();
+        let mut unknown_ids = HashSet::new();
+        let mut unknown_names = HashSet::new();
         let may_look_up = !asked.names && self.shared.cluster.is_reached();
-        let mut scales = Scales::new(frame, &self.layout, self.shared.decode(), &asked.inspected);
+        let mut scales = Scales::new(frame, &self.layout, self.shared.decode(), asked);
         for topic_entry in 0..self.layout.topics.len() {
             let topic = &self.layout.topics[topic_entry];
             let resolved = self
                 .topics
                 .resolve(&self.shared, self.layout.topic_key(frame, topic)?);
             match &resolved {
-                Resolved::UnknownId(id) => unknown_ids.push(*id),
-                Resolved::Topic(handle) if may_look_up && handle.wants_looking_up() => {
-                    unknown_names.push(Arc::clone(&handle.name));
+                Resolved::UnknownId(id) if unknown_ids.len() < MOST_ASKED => {
+                    unknown_ids.insert(*id);
                 }
-                Resolved::Topic(_) | Resolved::Impossible => {}
+                Resolved::Topic(handle)
+                    if may_look_up
+                        && handle.wants_looking_up()
+                        && unknown_names.len() < MOST_ASKED =>
+                {
+                    unknown_names.insert(Arc::clone(&handle.name));
+                }
+                Resolved::Topic(_) | Resolved::UnknownId(_) | Resolved::Impossible => {}
             }
             for partition_entry in topic.partitions.clone() {
                 let outcome = self.weigh_partition(&mut scales, &resolved, partition_entry, asked);
@@ -231,11 +243,11 @@ impl Judge {
         let long = scales.into_long();
         self.weighed = weighed;
         if !unknown_ids.is_empty() && !asked.ids {
-            return Ok(Some(Question::Ids(unknown_ids)));
+            return Ok(Some(Question::Ids(unknown_ids.into_iter().collect())));
         }
         // Once per topic: a limit set by its creator is in force from the first batch on.
         if !unknown_names.is_empty() {
-            return Ok(Some(Question::Names(unknown_names)));
+            return Ok(Some(Question::Names(unknown_names.into_iter().collect())));
         }
         if !long.is_empty() {
             return Ok(Some(Question::Decode(long)));
@@ -314,7 +326,7 @@ impl Judge {
     /// What must be confirmed before anything is refused: that the broker would have judged the batch by its
     /// size at all (topic and partition exist), and that a learned limit is still true.
     fn doubts(&mut self, asked: &Asked) -> Option<Question> {
-        let mut names: Vec<Arc<str>> = Vec::new();
+        let mut names: HashSet<Arc<str>> = HashSet::new();
         for weighed in &mut self.weighed {
             let Outcome::Over(measured, violation) = &weighed.outcome else {
                 continue;
@@ -326,16 +338,14 @@ impl Judge {
             {
                 Standing::Stands => {}
                 Standing::Doubtful if !asked.limits => {
-                    if !names.contains(&measured.topic.name) {
-                        names.push(Arc::clone(&measured.topic.name));
-                    }
+                    names.insert(Arc::clone(&measured.topic.name));
                 }
                 Standing::Doubtful | Standing::Falls => {
                     weighed.outcome = fallen(&mut weighed.outcome)
                 }
             }
         }
-        (!names.is_empty()).then_some(Question::Topics(names))
+        (!names.is_empty()).then(|| Question::Topics(names.into_iter().collect()))
     }
 
     fn has_repeated_topics(&self, frame: &[u8]) -> bool {

@@ -12,6 +12,10 @@ pub const FIRST_FLEXIBLE_VERSION: i16 = 9;
 /// From this version on topics are named by id.
 pub const FIRST_TOPIC_ID_VERSION: i16 = 13;
 
+/// Topics and partitions of one request, together. Kafka has no bound, but what is remembered of an entry is ten
+/// times the bytes of the shortest one; no cluster leads so many partitions on one broker.
+pub const MOST_ENTRIES: usize = 128 * 1024;
+
 /// How a request names a topic. Borrowed from the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TopicKey<'a> {
@@ -84,9 +88,7 @@ impl Layout {
         self.acks = r.int16("acks")?;
         r.int32("timeout_ms")?;
         self.topics_at = r.position();
-        let topics = r
-            .count(flexible, "topic_data")?
-            .ok_or(Malformed::new("topic_data", Reason::NegativeLength))?;
+        let topics = self.count(r, flexible, "topic_data")?;
         for _ in 0..topics {
             self.read_topic(r, flexible)?;
         }
@@ -98,14 +100,29 @@ impl Layout {
         Ok(())
     }
 
+    /// A count of entries that may still be remembered.
+    fn count(
+        &self,
+        r: &mut Reader<'_>,
+        flexible: bool,
+        field: &'static str,
+    ) -> Result<usize, Malformed> {
+        let count = r
+            .count(flexible, field)?
+            .ok_or(Malformed::new(field, Reason::NegativeLength))?;
+        let so_far = self.topics.len().saturating_add(self.partitions.len());
+        if so_far.saturating_add(count) > MOST_ENTRIES {
+            return Err(Malformed::new(field, Reason::TooLong));
+        }
+        Ok(count)
+    }
+
     fn read_topic(&mut self, r: &mut Reader<'_>, flexible: bool) -> Result<(), Malformed> {
         let key_at = r.position();
         read_key(r, self.version)?;
         let key = key_at..r.position();
         let first = self.partitions.len();
-        let count = r
-            .count(flexible, "partition_data")?
-            .ok_or(Malformed::new("partition_data", Reason::NegativeLength))?;
+        let count = self.count(r, flexible, "partition_data")?;
         for _ in 0..count {
             let entry_at = r.position();
             let index = r.int32("index")?;

@@ -192,9 +192,9 @@ pub fn text(seed: u64, len: usize) -> Vec<u8> {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        write!(
+        writeln!(
             out,
-            "{{\"id\":{},\"state\":\"open\",\"amount\":{}}}\n",
+            "{{\"id\":{},\"state\":\"open\",\"amount\":{}}}",
             state % 100_000,
             state % 997
         )

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ pub struct Builder {
     yaml: String,
     env: Vec<(String, String)>,
     args: Vec<String>,
+    file: Option<PathBuf>,
 }
 
 impl Sizegate {
@@ -45,6 +47,7 @@ impl Sizegate {
             yaml: String::new(),
             env: Vec::new(),
             args: Vec::new(),
+            file: None,
         }
     }
 
@@ -159,6 +162,13 @@ impl Builder {
         self
     }
 
+    /// A configuration as it is shipped, by its path in the repository: the addresses are overridden by the
+    /// environment, further YAML is not used.
+    pub fn file(mut self, path: &str) -> Self {
+        self.file = Some(super::programs::repo().join(path));
+        self
+    }
+
     /// Starts it and waits until it is ready.
     pub fn start(self) -> Sizegate {
         let sizegate = self.start_unready();
@@ -182,9 +192,34 @@ impl Builder {
             self.yaml,
         );
         let dir = new_dir("proxy");
-        let file = dir.join("sizegate.yaml");
-        std::fs::write(&file, config).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_sizegate"));
+        let file = if let Some(file) = self.file {
+            command.envs([
+                (
+                    "SIZEGATE__CLUSTER__BOOTSTRAP_SERVERS",
+                    self.bootstrap.clone(),
+                ),
+                (
+                    "SIZEGATE__LISTENER__BIND",
+                    format!("127.0.0.1:{first_port}"),
+                ),
+                ("SIZEGATE__LISTENER__ADVERTISED_HOST", "127.0.0.1".into()),
+                (
+                    "SIZEGATE__LISTENER__NODE_PORTS__FIRST",
+                    (first_port + 1).to_string(),
+                ),
+                (
+                    "SIZEGATE__LISTENER__NODE_PORTS__NODE_IDS",
+                    format!("1-{NODE_PORTS}"),
+                ),
+                ("SIZEGATE__ADMIN__BIND", format!("127.0.0.1:{admin_port}")),
+            ]);
+            file
+        } else {
+            let file = dir.join("sizegate.yaml");
+            std::fs::write(&file, config).unwrap();
+            file
+        };
         command
             .arg("run")
             .arg("--config")

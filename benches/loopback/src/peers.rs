@@ -77,7 +77,7 @@ impl Peer {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let log = programs.directory.join(format!("{}.log", kind.label()));
         let command = match kind {
-            Kind::Sizegate => sizegate(programs, address, sink)?,
+            Kind::Sizegate => sizegate(programs, address, sink, "")?,
             Kind::Haproxy | Kind::Direct => haproxy(programs, address, sink)?,
         };
         let mut peer = Self::spawn(kind, address, command, &log)?;
@@ -97,7 +97,7 @@ impl Peer {
             threads: 1,
             ..programs.clone()
         };
-        let counted = sizegate(&one, address, sink)?;
+        let counted = sizegate(&one, address, sink, "inspection: {decode: never}")?;
         let mut command = Command::new("valgrind");
         command
             .arg("--tool=callgrind")
@@ -223,8 +223,13 @@ backend sink
     Ok(command)
 }
 
-/// The batch gate on: the learned limit, and a rule's.
-fn sizegate(programs: &Programs, address: SocketAddr, sink: SocketAddr) -> io::Result<Command> {
+/// The batch gate on: the learned limit, and a rule's. `more` goes to the end of the configuration.
+fn sizegate(
+    programs: &Programs,
+    address: SocketAddr,
+    sink: SocketAddr,
+    more: &str,
+) -> io::Result<Command> {
     let config = programs.directory.join("sizegate.yaml");
     let (node_port, admin_port) = (address.port() + 1, address.port() + 2);
     fs::write(
@@ -244,6 +249,7 @@ rules:
     limits: {{batch_bytes: 2MiB}}
     action: reject
 admin: {{bind: 127.0.0.1:{admin_port}}}
+{more}
 "
         ),
     )?;

@@ -24,10 +24,14 @@ fn a_large_frame_waits_for_another_and_a_small_one_passes_both() {
     let mut second = budget.admit(LIMIT / 2);
     assert!(budget.has_waiters());
     assert!(poll(&mut second).is_pending());
-    let small = budget.try_admit(LIMIT / SMALL).expect("large frames leave an eighth");
+    let small = budget
+        .try_admit(LIMIT / SMALL)
+        .expect("large frames leave an eighth");
     drop(first);
     assert!(!budget.has_waiters());
-    let Poll::Ready(second) = poll(&mut second) else { panic!("nobody is before it") };
+    let Poll::Ready(second) = poll(&mut second) else {
+        panic!("nobody is before it")
+    };
     assert_eq!(budget.held_bytes(), LIMIT / 2 + LIMIT / SMALL);
     drop((small, second));
     assert_eq!(budget.held_bytes(), 0);
@@ -37,7 +41,9 @@ fn a_large_frame_waits_for_another_and_a_small_one_passes_both() {
 fn a_frame_of_the_whole_budget_is_let_in_alone_and_a_second_one_is_not() {
     let budget = budget();
     let backlog = budget.charge(LIMIT);
-    let first = budget.try_admit(LIMIT).expect("nobody else could ever give anything back");
+    let first = budget
+        .try_admit(LIMIT)
+        .expect("nobody else could ever give anything back");
     assert!(budget.try_admit(LIMIT).is_none());
     drop((backlog, first));
     assert_eq!(budget.held_bytes(), 0);
@@ -147,7 +153,10 @@ fn threads_never_hold_more_than_one_frame_of_each_kind_over_the_budget_and_all_a
         for thread in 0..THREADS {
             let (budget, peak, served) = (&budget, &peak, &served);
             scope.spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_time()
+                    .build()
+                    .unwrap();
                 runtime.block_on(async {
                     for round in 0..2000usize {
                         let bytes = match (thread + round) % 3 {
@@ -159,15 +168,20 @@ fn threads_never_hold_more_than_one_frame_of_each_kind_over_the_budget_and_all_a
                             Some(lease) => lease,
                             // Some give up while they wait.
                             None if round % 7 == 0 => {
-                                let admission = tokio::time::timeout(Duration::from_micros(50), budget.admit(bytes));
+                                let admission = tokio::time::timeout(
+                                    Duration::from_micros(50),
+                                    budget.admit(bytes),
+                                );
                                 match admission.await {
                                     Ok(lease) => lease,
                                     Err(_) => continue,
                                 }
                             }
-                            None => tokio::time::timeout(Duration::from_secs(60), budget.admit(bytes))
-                                .await
-                                .expect("a wake-up was lost"),
+                            None => {
+                                tokio::time::timeout(Duration::from_secs(60), budget.admit(bytes))
+                                    .await
+                                    .expect("a wake-up was lost")
+                            }
                         };
                         peak.fetch_max(budget.held_bytes(), Ordering::SeqCst);
                         if round % 5 == 0 {

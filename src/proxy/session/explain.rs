@@ -1,6 +1,7 @@
 //! What a client is told beyond a verdict on a batch: a request above the frame limit refused for each of its
 //! partitions, and a broker's own refusal explained on its way back.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -21,15 +22,27 @@ use crate::wire::produce_answer::{PartitionResult, ProduceAnswer};
 const RECORD_LIST_TOO_LARGE: i16 = 18;
 
 impl Session {
-    /// Refuses every partition of a request above the frame limit; `None` where no answer is wanted.
+    /// Refuses every partition of a request above the frame limit, or says that it would; `None` where no answer is
+    /// wanted.
     pub(super) fn refuse_oversized(&mut self, oversized: Oversized) -> Option<Vec<Refused>> {
         let request_bytes = oversized.head.request_bytes;
+        let passes = oversized.passes;
         let version = oversized.head.api_version;
         let found = oversized.into_found();
         self.who.learn_client_id(found.client_id.as_deref());
-        self.shared.metrics.frames_refused("answered");
+        let (action, blame, error_code, reason) = if passes {
+            (Action::Observe, Blame::Observed, 0, "observed")
+        } else {
+            (Action::Reject, Blame::Sizegate, MESSAGE_TOO_LARGE, "answered")
+        };
+        self.shared.metrics.frames_refused(reason);
+        let mut seen = HashSet::new();
         let mut refused = Vec::with_capacity(found.partitions.len());
         for (topic_key, partition) in found.partitions {
+            // A partition named twice gets one answer.
+            if !seen.insert((Arc::clone(&topic_key), partition)) {
+                continue;
+            }
             let limit = Limit {
                 gate: Gate::Frame,
                 value: u64::from(self.shared.frame_bytes),
@@ -48,23 +61,23 @@ impl Session {
                 .shared
                 .metrics
                 .topic(known.as_ref().map_or(telemetry::OTHER, |known| &known.name));
-            metrics.violation(Gate::Frame, Source::Rule, Action::Reject);
+            metrics.violation(Gate::Frame, Source::Rule, action);
             let place = Place {
                 topic: topic.into(),
                 partition,
             };
             let refusal = Refusal::new(
                 self.shared.next_refusal_id(),
-                Blame::Sizegate,
+                blame,
                 place,
                 violation,
                 None,
                 None,
             );
             self.shared
-                .report(&refusal, MESSAGE_TOO_LARGE, false, &self.who);
+                .report(&refusal, error_code, false, &self.who);
             let result =
-                PartitionResult::refused(partition, MESSAGE_TOO_LARGE, refusal.text, Vec::new());
+                PartitionResult::refused(partition, error_code, refusal.text, Vec::new());
             refused.push(Refused {
                 topic_key: topic_key.to_vec(),
                 result,
@@ -95,6 +108,10 @@ impl Session {
         version: i16,
         sent: &[Sent],
     ) -> Result<(), Malformed> {
+        let mut by_partition: HashMap<i32, Vec<&Sent>> = HashMap::new();
+        for sent in sent {
+            by_partition.entry(sent.partition).or_default().push(sent);
+        }
         for topic in &mut answer.topics {
             let key = produce::encoded_key(&topic.key, version)?;
             for result in &mut topic.partitions {
@@ -104,9 +121,9 @@ impl Session {
                 ) {
                     continue;
                 }
-                let Some(sent) = sent
-                    .iter()
-                    .find(|sent| sent.partition == result.index && sent.topic.is(key))
+                let candidates = by_partition.get(&result.index);
+                let Some(sent) = candidates
+                    .and_then(|sent| sent.iter().find(|sent| sent.topic.is(key)))
                 else {
                     continue;
                 };

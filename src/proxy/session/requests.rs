@@ -10,7 +10,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 
 use super::buffers::{self, BUFFER_BYTES};
-use super::{Asking, BACKLOG_BYTES, Close, Session};
+use super::{Asking, BACKLOG_BYTES, Close, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
 use crate::proxy::budget::{Admission, Lease};
 use crate::proxy::ledger::{Answer, Expected, Produced};
 use crate::proxy::oversized::Oversized;
@@ -30,8 +30,8 @@ pub struct Requests {
     intake: Intake,
     /// Arrived and not yet used: half a frame, or what follows a frame that waits for its verdict.
     rest: BytesMut,
-    /// For the frame that is half here; its bytes, once they are admitted.
-    half: Option<(usize, Lease)>,
+    /// The frame that is half here, once its bytes are admitted.
+    half: Option<Half>,
     /// For the buffer that `rest` keeps while something is waited for.
     rest_lease: Lease,
     waiting: Option<Waiting>,
@@ -47,6 +47,16 @@ pub struct Requests {
     sends_tokens: bool,
 }
 
+/// A frame of which the rest has yet to come.
+struct Half {
+    frame_bytes: usize,
+    lease: Lease,
+    since: Instant,
+    /// When it was last seen to have come on by [`STALL_BYTES`], and how much of it was here.
+    moved_at: Instant,
+    had_bytes: usize,
+}
+
 /// Where in a frame the stream stands.
 #[derive(Default)]
 enum Intake {
@@ -55,7 +65,7 @@ enum Intake {
     Frame,
     /// A frame streams through: bytes to come.
     Pass(usize),
-    /// A Produce above the limit is read and not kept.
+    /// A Produce above the limit is read and not kept; where it is only observed, it passes.
     Drain(Box<Oversized>),
 }
 
@@ -94,6 +104,17 @@ impl Requests {
     /// Memory is held for bytes that have not come.
     pub fn holds_half_a_frame(&self) -> bool {
         self.half.is_some()
+    }
+
+    /// Too little of the frame that is half here came for too long, or it takes too long in all.
+    pub fn has_stalled(&mut self) -> bool {
+        let Some(half) = &mut self.half else {
+            return false;
+        };
+        if self.rest.len().saturating_sub(half.had_bytes) >= STALL_BYTES {
+            (half.moved_at, half.had_bytes) = (Instant::now(), self.rest.len());
+        }
+        half.moved_at.elapsed() >= STALL || half.since.elapsed() >= LONGEST_GATHERING
     }
 }
 
@@ -184,7 +205,7 @@ impl Session {
         let is_short = self.shared.budget.is_short();
         let most = match half {
             // No further than the frame's end: what follows would make a large buffer larger.
-            Some((frame_bytes, _)) => frame_bytes.saturating_sub(rest.len()),
+            Some(half) => half.frame_bytes.saturating_sub(rest.len()),
             None => buffers::read_bytes(is_short),
         };
         if half.is_none() && rest.capacity() == rest.len() {
@@ -231,7 +252,7 @@ impl Session {
                 buffers::give_back(std::mem::take(rest));
             }
         } else if half.is_none() || is_short {
-            let room = half.as_ref().map_or(rest.len(), |(frame_bytes, _)| *frame_bytes);
+            let room = half.as_ref().map_or(rest.len(), |half| half.frame_bytes);
             if rest.capacity() > room && waiting.is_none() {
                 let mut small = BytesMut::with_capacity(room);
                 small.extend_from_slice(rest);
@@ -348,10 +369,13 @@ impl Session {
                     head.api_key == api::SASL_HANDSHAKE && head.api_version == 0;
                 self.requests.intake = Intake::Pass(frame_bytes);
             }
-            Plan::Drain => self.requests.intake = Intake::Drain(Box::new(Oversized::new(head))),
+            Plan::Drain => {
+                let passes = self.shared.policy.load().observes();
+                self.requests.intake = Intake::Drain(Box::new(Oversized::new(head, passes)));
+            }
             Plan::Hold if self.requests.rest.len() >= frame_bytes => {
                 let frame = self.requests.rest.split_to(frame_bytes).freeze();
-                let lease = self.requests.half.take().map(|(_, lease)| lease).unwrap_or_default();
+                let lease = self.requests.half.take().map(|half| half.lease).unwrap_or_default();
                 self.on_frame(head, frame, lease)?;
             }
             Plan::Hold => {
@@ -386,7 +410,14 @@ impl Session {
     fn expect_rest_of_frame(&mut self, frame_bytes: usize, lease: Lease) {
         let missing = frame_bytes.saturating_sub(self.requests.rest.len());
         self.requests.rest.reserve(missing);
-        self.requests.half = Some((frame_bytes, lease));
+        let now = Instant::now();
+        self.requests.half = Some(Half {
+            frame_bytes,
+            lease,
+            since: now,
+            moved_at: now,
+            had_bytes: self.requests.rest.len(),
+        });
         self.watch_for_stall();
     }
 
@@ -426,11 +457,6 @@ impl Session {
                 api_key,
                 request_bytes,
             }),
-            _ if self.shared.policy.load().observes() => {
-                self.shared.metrics.frames_refused("observed");
-                tracing::warn!(client = %self.who.address, request_bytes, limit_bytes = self.shared.frame_bytes, "a Produce above listener.frame_bytes would be refused; it passes unmeasured");
-                Ok(Plan::Pass)
-            }
             _ => Ok(Plan::Drain),
         }
     }
@@ -475,13 +501,18 @@ impl Session {
         &mut self,
         head: FrameHead,
         frame: Bytes,
-        lease: Lease,
+        mut lease: Lease,
         asked: Asked,
     ) -> Result<(), Close> {
         match self.judge.weigh(&frame, head.api_version, &asked) {
             Err(malformed) => self.end(Close::MalformedRequest(malformed)),
             Ok(Some(question)) => {
                 let asking = self.ask(question, asked, &frame);
+                // The frame keeps the worker's buffer meanwhile; what was weighed is weighed again.
+                if lease.is_empty() {
+                    lease = self.shared.budget.charge(BUFFER_BYTES);
+                }
+                self.judge.release();
                 self.requests.waiting = Some(Waiting::Knowledge {
                     head,
                     frame,
@@ -540,7 +571,7 @@ impl Session {
         }
     }
 
-    /// Reads an oversized Produce without keeping it.
+    /// Reads an oversized Produce without keeping it; where it is only observed, it passes.
     fn drain(&mut self) {
         let Requests {
             intake: Intake::Drain(oversized),
@@ -551,7 +582,10 @@ impl Session {
             return;
         };
         let here = oversized.left().min(rest.len());
-        let chunk = rest.split_to(here);
+        let chunk = rest.split_to(here).freeze();
+        if oversized.passes {
+            self.to_upstream.push(chunk.clone());
+        }
         if let Err(malformed) = oversized.read(&chunk) {
             self.end(Close::MalformedRequest(malformed));
             return;
@@ -562,9 +596,11 @@ impl Session {
         let Intake::Drain(oversized) = std::mem::take(&mut self.requests.intake) else {
             return;
         };
-        let head = oversized.head;
+        let (head, passes) = (oversized.head, oversized.passes);
         let refused = self.refuse_oversized(*oversized);
         match refused {
+            Some(_) if passes => self.expect(&head, Answer::Produce(Produced::default())),
+            None if passes => {}
             Some(refused) => {
                 let answer = ProduceAnswer::new(head.correlation_id, by_topic(refused));
                 self.expect(&head, Answer::Made(answer.encode(head.api_version).into()));

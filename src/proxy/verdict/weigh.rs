@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::measure::with_scratch;
-use super::{Measured, Outcome, TopicHandle};
+use super::{Asked, Measured, Outcome, TopicHandle};
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, LargestMessage, largest_message};
 use crate::config::Decode;
 use crate::inspect::{DeepLimits, Effort, Finding, Inspection, inspect};
@@ -61,24 +61,24 @@ pub(super) struct Scales<'a> {
     decode: Decode,
     /// Bytes that may still be decompressed on this turn.
     decode_left: u64,
-    inspected: &'a Inspected,
+    asked: &'a Asked,
     long: Vec<LongDecode>,
 }
 
 impl<'a> Scales<'a> {
-    /// Scales for one request; `inspected` is what is known already.
+    /// Scales for one request; `asked` is what is known already.
     pub(super) fn new(
         frame: &'a [u8],
         layout: &'a Layout,
         decode: Decode,
-        inspected: &'a Inspected,
+        asked: &'a Asked,
     ) -> Self {
         Self {
             frame,
             layout,
             decode,
             decode_left: DECODE_ON_TURN_BYTES,
-            inspected,
+            asked,
             long: Vec::new(),
         }
     }
@@ -120,12 +120,12 @@ impl<'a> Scales<'a> {
         if topic.policy.inside.is_none() {
             return Outcome::Within(measured);
         }
-        let known = self
-            .inspected
+        let inspected = &self.asked.inspected;
+        let known = inspected
             .binary_search_by_key(&partition_entry, |(entry, _)| *entry);
         let known = known
             .ok()
-            .and_then(|at| self.inspected.get(at))
+            .and_then(|at| inspected.get(at))
             .map(|(_, inspection)| *inspection);
         let inspection = known.unwrap_or_else(|| self.inspect(topic, &header, bytes));
         measured.proof = Some(inspection.proof);
@@ -137,7 +137,7 @@ impl<'a> Scales<'a> {
             Finding::BadCrc => None,
             Finding::Over(over) => topic.policy.violation(&over),
             Finding::Undecodable(why) => topic.policy.unreadable(why.label()),
-            Finding::Unfinished if known.is_some() => topic.policy.unreadable("too_much_to_decode"),
+            Finding::Unfinished if self.asked.decoded => topic.policy.unreadable("too_much_to_decode"),
             Finding::Unfinished => {
                 self.long.push(LongDecode {
                     partition_entry,

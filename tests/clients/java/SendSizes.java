@@ -9,9 +9,10 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Sends records of given value sizes and says what became of each.
  *
- * <p>{@code bootstrap= topic= values=100,1000,100 [content=random|a] [partition=0] [together=true]}: together
- * sends all before it waits, with a linger and a batch size that put them into one batch; otherwise each is waited
- * for. One line a record; then one with the producer's splits of batches.
+ * <p>{@code bootstrap= topic= values=100,1000,100 [content=random|a] [partition=0] [together=true] [then=100]}:
+ * together sends all before it waits, with a linger and a batch size that put them into one batch; otherwise each
+ * is waited for. One line a record; then one with the producer's splits of batches. {@code then} sends more records
+ * with the same producer afterwards, each waited for: whether it still works.
  */
 public final class SendSizes {
     public static void main(String[] args) throws Exception {
@@ -52,6 +53,14 @@ public final class SendSizes {
                 .filter(metric -> metric.metricName().group().equals("producer-metrics"))
                 .mapToDouble(metric -> (Double) metric.metricValue()).sum();
             Cli.line("splits", splits, "seconds", (System.nanoTime() - start) / 1e9);
+            String[] later = cli.get("then", "").isEmpty() ? new String[0] : cli.get("then").split(",");
+            for (int i = 0; i < later.length; i++) {
+                byte[] value = Cli.value(cli.get("content", "random"), Integer.parseInt(later[i]), sizes.length + i);
+                long began = System.nanoTime();
+                Future<RecordMetadata> future =
+                    producer.send(new ProducerRecord<>(cli.get("topic"), cli.getInt("partition", 0), null, value));
+                report(sizes.length + i, later[i], future, false, began);
+            }
         }
     }
 

@@ -1,10 +1,11 @@
 """Sends records of given value sizes with one of three Python clients and says what became of each.
 
 client=confluent|kafka-python|aiokafka bootstrap= topic= values=100,1000,100 [partition=0] [codec=none]
-[acks=all] [idempotent=false] [together=true] [then=100] [max=16777216]
+[acks=all] [idempotent=false] [together=true] [linger=300] [first=100] [then=100] [max=16777216]
 
-together sends all before it waits, with a linger and a batch size that put them into one batch. then sends one
-more record with the same producer afterwards: whether it still works. One JSON line a record.
+together sends all before it waits, with a linger and a batch size that put them into one batch. first and then
+are sent with the same producer before and afterwards, each waited for: whether it still works. One JSON line a
+record, numbered in the order first, values, then.
 """
 
 import asyncio
@@ -24,8 +25,9 @@ IDEMPOTENT = OPTIONS.get("idempotent", "false") == "true"
 TOGETHER = OPTIONS.get("together", "false") == "true"
 MAX = int(OPTIONS.get("max", 16 << 20))
 SIZES = [int(size) for size in OPTIONS["values"].split(",")]
+FIRST = [int(size) for size in OPTIONS["first"].split(",")] if "first" in OPTIONS else []
 THEN = [int(size) for size in OPTIONS["then"].split(",")] if "then" in OPTIONS else []
-LINGER_MS = 300 if TOGETHER else 0
+LINGER_MS = int(OPTIONS.get("linger", "300")) if TOGETHER else 0
 
 
 def value(size, seed):
@@ -72,12 +74,15 @@ def by_confluent():
         except (KafkaException, BufferError) as error:
             report(record, size, error=error)
 
-    for record, size in enumerate(SIZES):
+    for record, size in enumerate(FIRST):
+        send(record, size)
+        producer.flush(60)
+    for record, size in enumerate(SIZES, len(FIRST)):
         send(record, size)
         if not TOGETHER:
             producer.flush(60)
     producer.flush(60)
-    for record, size in enumerate(THEN, len(SIZES)):
+    for record, size in enumerate(THEN, len(FIRST) + len(SIZES)):
         send(record, size)
         producer.flush(60)
 
@@ -114,13 +119,15 @@ def by_kafka_python():
         except KafkaError as error:
             report(record, size, error=error)
 
+    for record, size in enumerate(FIRST):
+        wait(*send(record, size))
     if TOGETHER:
-        for sent in [send(record, size) for record, size in enumerate(SIZES)]:
+        for sent in [send(record, size) for record, size in enumerate(SIZES, len(FIRST))]:
             wait(*sent)
     else:
-        for record, size in enumerate(SIZES):
+        for record, size in enumerate(SIZES, len(FIRST)):
             wait(*send(record, size))
-    for record, size in enumerate(THEN, len(SIZES)):
+    for record, size in enumerate(THEN, len(FIRST) + len(SIZES)):
         wait(*send(record, size))
     producer.close(timeout=5)
 
@@ -159,14 +166,16 @@ async def by_aiokafka():
             report(record, size, error=error)
 
     try:
+        for record, size in enumerate(FIRST):
+            await wait(*await send(record, size))
         if TOGETHER:
-            sent = [await send(record, size) for record, size in enumerate(SIZES)]
+            sent = [await send(record, size) for record, size in enumerate(SIZES, len(FIRST))]
             for each in sent:
                 await wait(*each)
         else:
-            for record, size in enumerate(SIZES):
+            for record, size in enumerate(SIZES, len(FIRST)):
                 await wait(*await send(record, size))
-        for record, size in enumerate(THEN, len(SIZES)):
+        for record, size in enumerate(THEN, len(FIRST) + len(SIZES)):
             await wait(*await send(record, size))
     finally:
         await producer.stop()

@@ -1,6 +1,8 @@
 // Sends records of given value sizes with franz-go and says what became of each.
 //
-// bootstrap= topic= values=100,1000,100 [partition=0] [together=true] [codec=none|gzip|snappy|lz4|zstd]
+// bootstrap= topic= values=100,1000,100 [partition=0] [together=true] [codec=none|gzip|snappy|lz4|zstd] [then=100]
+//
+// together puts all into one batch. then sends more with the same client afterwards, one by one.
 package main
 
 import (
@@ -30,7 +32,8 @@ func main() {
 	together := options["together"] == "true"
 	linger := time.Duration(0)
 	if together {
-		linger = 300 * time.Millisecond
+		// Flushed once all are given.
+		linger = 10 * time.Second
 	}
 	partition, _ := strconv.Atoi(options["partition"])
 	client, err := kgo.NewClient(
@@ -55,7 +58,7 @@ func main() {
 		text, _ := json.Marshal(line)
 		fmt.Println(string(text))
 	}
-	for number, size := range strings.Split(options["values"], ",") {
+	send := func(number int, size string, alone bool) {
 		bytes, _ := strconv.Atoi(size)
 		value := make([]byte, bytes)
 		rand.New(rand.NewSource(int64(number))).Read(value)
@@ -70,12 +73,21 @@ func main() {
 			}
 			printLine(line)
 		})
-		if !together {
+		if alone {
 			_ = client.Flush(context.Background())
 		}
+	}
+	sizes := strings.Split(options["values"], ",")
+	for number, size := range sizes {
+		send(number, size, !together)
 	}
 	if err := client.Flush(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	if then := options["then"]; then != "" {
+		for number, size := range strings.Split(then, ",") {
+			send(len(sizes)+number, size, true)
+		}
 	}
 }

@@ -1,6 +1,8 @@
 // Sends records of given value sizes with sarama and says what became of each.
 //
-// bootstrap= topic= values=100,1000,100 [partition=0] [together=true] [codec=none|gzip|snappy|lz4|zstd]
+// bootstrap= topic= values=100,1000,100 [partition=0] [together=true] [codec=none|gzip|snappy|lz4|zstd] [then=100]
+//
+// together puts all into one batch. then sends more with the same producer afterwards, one by one.
 package main
 
 import (
@@ -35,7 +37,7 @@ func main() {
 	config.Producer.MaxMessageBytes = 16 << 20
 	if options["together"] == "true" {
 		config.Producer.Flush.Messages = len(sizes)
-		config.Producer.Flush.Frequency = 500 * time.Millisecond
+		config.Producer.Flush.Frequency = 2 * time.Second
 	}
 	producer, err := sarama.NewAsyncProducer(strings.Split(options["bootstrap"], ","), config)
 	if err != nil {
@@ -61,19 +63,28 @@ func main() {
 		text, _ := json.Marshal(line)
 		fmt.Println(string(text))
 	}
-	for number, size := range sizes {
+	send := func(number int, size string) {
 		bytes, _ := strconv.Atoi(size)
 		value := make([]byte, bytes)
 		rand.New(rand.NewSource(int64(number))).Read(value)
 		producer.Input() <- &sarama.ProducerMessage{
 			Topic: options["topic"], Partition: int32(partition), Value: sarama.ByteEncoder(value), Metadata: number,
 		}
+	}
+	for number, size := range sizes {
+		send(number, size)
 		if options["together"] != "true" {
 			report()
 		}
 	}
 	if options["together"] == "true" {
 		for range sizes {
+			report()
+		}
+	}
+	if then := options["then"]; then != "" {
+		for number, size := range strings.Split(then, ",") {
+			send(len(sizes)+number, size)
 			report()
 		}
 	}

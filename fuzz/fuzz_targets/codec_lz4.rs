@@ -1,0 +1,9 @@
+//! The lz4 decoder.
+#![no_main]
+
+mod codec;
+
+use libfuzzer_sys::fuzz_target;
+use sizegate::policy::Codec;
+
+fuzz_target!(|payload: &[u8]| codec::decode(Codec::Lz4, payload));

@@ -1,0 +1,9 @@
+//! The zstd decoder.
+#![no_main]
+
+mod codec;
+
+use libfuzzer_sys::fuzz_target;
+use sizegate::policy::Codec;
+
+fuzz_target!(|payload: &[u8]| codec::decode(Codec::Zstd, payload));
