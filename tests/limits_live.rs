@@ -1,0 +1,264 @@
+//! Limits that change at the broker while producers run: in force within a second, and no refusal by a limit that
+//! is no longer true.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use support::{Answer, Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Record, Sizegate, Topic, batch, batch_of_bytes, eventually};
+use sizegate::policy::Codec;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How soon a change must be in force.
+const SOON: Duration = Duration::from_secs(1);
+
+fn produce(connection: &mut Connection, version: i16, topic: &Topic, bytes: usize) -> Answer {
+    connection.produce(version, -1, &[Part::new(topic, batch_of_bytes(bytes).build())]).remove(0)
+}
+
+/// The text of a refusal by the proxy itself.
+fn text(answer: &Answer) -> &str {
+    let text = answer.text.as_deref().unwrap_or_default();
+    assert!(answer.code == 10 && text.starts_with("sizegate refused "), "{answer:?}");
+    text
+}
+
+#[test]
+fn a_limit_raised_and_lowered_under_load_is_in_force_within_a_second() {
+    for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
+        let sizegate = Sizegate::start(kafka, "");
+        let topic = kafka.topic("live", 1, &[("max.message.bytes", "2000")]);
+        let is_over = AtomicBool::new(false);
+        let (changes, produced) = std::thread::scope(|scope| {
+            // Of a producer that sends 2,500 bytes again and again: when, and what came of it.
+            let producers: Vec<_> = [8, 13]
+                .map(|version| {
+                    let (sizegate, topic, is_over) = (&sizegate, &topic, &is_over);
+                    scope.spawn(move || {
+                        let mut connection = Connection::open(sizegate.bootstrap());
+                        let mut seen = Vec::new();
+                        while !is_over.load(Ordering::Relaxed) {
+                            let sent = Instant::now();
+                            let answer = produce(&mut connection, version, topic, 2_500);
+                            seen.push((sent, Instant::now(), answer));
+                            std::thread::sleep(Duration::from_millis(3));
+                        }
+                        seen
+                    })
+                })
+                .into();
+            let mut changes = Vec::new();
+            for limit in ["3000", "2000", "4000", "2499", "2500", "1000"] {
+                let asked = Instant::now();
+                kafka.alter_topic_config(&topic.name, &[("max.message.bytes", Some(limit))]);
+                changes.push((asked, Instant::now(), limit.parse::<usize>().unwrap()));
+                std::thread::sleep(SOON + Duration::from_millis(300));
+            }
+            is_over.store(true, Ordering::Relaxed);
+            (changes, producers.into_iter().flat_map(|producer| producer.join().unwrap()).collect::<Vec<_>>())
+        });
+        for (n, (_, done, limit)) in changes.iter().enumerate() {
+            let until = changes.get(n + 1).map(|(asked, ..)| *asked);
+            let settled = |(sent, answered, _): &&(Instant, Instant, Answer)| {
+                *sent > *done + SOON && until.is_none_or(|until| *answered < until)
+            };
+            let mut seen = 0;
+            for (_, _, answer) in produced.iter().filter(settled) {
+                seen += 1;
+                if *limit >= 2_500 {
+                    assert_eq!(answer.code, 0, "limit {limit}: {answer:?}");
+                } else {
+                    assert!(text(answer).contains(&format!("limit_bytes={limit} source=topic")), "limit {limit}: {answer:?}");
+                }
+            }
+            assert!(seen > 0, "nothing was produced a second after the limit became {limit}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_just_raised_refuses_nothing() {
+    for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
+        let sizegate = Sizegate::start(kafka, "");
+        let topic = kafka.topic("raised", 1, &[("max.message.bytes", "1000")]);
+        let mut connection = Connection::open(sizegate.bootstrap());
+        for n in 1..=20_usize {
+            let limit = 1_000 * n;
+            assert!(text(&produce(&mut connection, 8, &topic, limit + 1)).contains(&format!("limit_bytes={limit} ")));
+            // By then the proxy does not trust what it read for that refusal.
+            std::thread::sleep(Duration::from_millis(120));
+            kafka.alter_topic_config(&topic.name, &[("max.message.bytes", Some(&(limit + 1_000).to_string()))]);
+            let answer = produce(&mut connection, 13, &topic, limit + 1);
+            assert_eq!(answer.code, 0, "{answer:?}");
+        }
+    }
+}
+
+#[test]
+fn the_brokers_default_may_change_while_it_runs() {
+    for version in KAFKA_VERSIONS {
+        // A broker of its own: its default is everybody's.
+        let kafka = Kafka::start(version, KafkaOptions::default());
+        let sizegate = Sizegate::start(&kafka, "");
+        let (inherits, own) = (kafka.topic("inherits", 1, &[]), kafka.topic("own", 1, &[("max.message.bytes", "6000")]));
+        let mut connection = Connection::open(sizegate.bootstrap());
+        assert!(text(&produce(&mut connection, 8, &inherits, 1_048_589)).contains("limit_bytes=1048588 source=broker"));
+        for (id, limit) in [("", 5_000), ("1", 4_000), ("1", 8_000)] {
+            kafka.alter_broker_config(id, &[("message.max.bytes", Some(&limit.to_string()))]);
+            eventually(PATIENCE, "the new default is in force at the broker", || {
+                (produce(&mut Connection::open(kafka.bootstrap()), 8, &inherits, limit + 1).code == 10).then_some(())
+            });
+            let begun = Instant::now();
+            let words = format!("limit_bytes={limit} source=broker");
+            eventually(PATIENCE, "the new default is in force", || {
+                let answer = produce(&mut connection, 13, &inherits, limit + 1);
+                assert_eq!(answer.code, 10, "whoever refuses it: {answer:?}");
+                answer.text.as_deref().is_some_and(|text| text.contains(&words)).then_some(())
+            });
+            assert!(begun.elapsed() < SOON, "it took {:?}", begun.elapsed());
+            assert_eq!(produce(&mut connection, 8, &inherits, limit).code, 0);
+            assert!(text(&produce(&mut connection, 8, &own, 6_001)).contains("limit_bytes=6000 source=topic"));
+        }
+        // Without any of these the built-in one is back.
+        kafka.alter_broker_config("1", &[("message.max.bytes", None)]);
+        kafka.alter_broker_config("", &[("message.max.bytes", None)]);
+        eventually(PATIENCE, "the built-in default is in force", || {
+            (produce(&mut connection, 8, &inherits, 1_000_000).code == 0).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_segment_smaller_than_the_limit_is_the_limit_and_no_client_sees_code_18() {
+    for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
+        let sizegate = Sizegate::start(kafka, "");
+        let topic = kafka.topic("segment", 1, &[("max.message.bytes", "2097152"), ("segment.bytes", "1048576")]);
+        let direct = produce(&mut Connection::open(kafka.bootstrap()), 8, &topic, 1_048_577);
+        assert_eq!(direct.code, 18, "the broker alone");
+        let mut connection = Connection::open(sizegate.bootstrap());
+        for version in 3..=13 {
+            let answer = produce(&mut connection, version, &topic, 1_048_577);
+            assert_eq!(answer.code, 10, "v{version}: {answer:?}");
+            if version >= 8 {
+                assert!(text(&answer).contains("size_bytes=1048577 limit_bytes=1048576 source=segment"), "{answer:?}");
+            }
+        }
+        assert_eq!(produce(&mut connection, 8, &topic, 1_048_576).code, 0);
+    }
+}
+
+#[test]
+fn a_topic_created_anew_has_its_new_limit() {
+    for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
+        let sizegate = Sizegate::start(kafka, "");
+        let first = kafka.topic("anew", 1, &[("max.message.bytes", "2000")]);
+        let mut connection = Connection::open(sizegate.bootstrap());
+        for version in [8, 13] {
+            assert!(text(&produce(&mut connection, version, &first, 2_001)).contains("limit_bytes=2000 "));
+        }
+        kafka.delete_topic(&first.name);
+        let second = eventually(PATIENCE, "the topic is created again", || {
+            std::panic::catch_unwind(|| kafka.create_topic(&first.name, 1, 1, &[("max.message.bytes", "5000")])).ok()
+        });
+        assert_ne!(first.id, second.id);
+        for (version, topic) in [(8, &second), (13, &second), (8, &second)] {
+            let answer = produce(&mut connection, version, topic, 4_000);
+            assert_eq!(answer.code, 0, "v{version}: {answer:?}");
+        }
+        eventually(PATIENCE, "the new limit is in force", || {
+            let answers = [8, 13].map(|version| produce(&mut connection, version, &second, 5_001));
+            assert!(answers.iter().all(|answer| answer.code == 10), "{answers:?}");
+            let is_ours = |answer: &Answer| answer.text.as_deref().is_some_and(|text| text.contains("limit_bytes=5000 "));
+            answers.iter().all(is_ours).then_some(())
+        });
+        // The old id is the broker's business.
+        let answer = produce(&mut connection, 13, &first, 4_000);
+        assert_eq!(answer.code, 100, "{answer:?}");
+        assert_eq!(produce(&mut connection, 13, &first, 2_001).code, 100);
+    }
+}
+
+#[test]
+fn a_batch_that_grows_when_the_broker_rewrites_it_is_refused_with_our_words() {
+    for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
+        let sizegate = Sizegate::start(kafka, "");
+        let topic = kafka.topic("stored", 1, &[("compression.type", "uncompressed")]);
+        let records = batch([Record::of_a(1_880_000)]).codec(Codec::Gzip).build();
+        let mut connection = Connection::open(sizegate.bootstrap());
+        for version in [3, 8, 12, 13] {
+            let answer = connection.produce(version, -1, &[Part::new(&topic, records.clone())]).remove(0);
+            assert_eq!(answer.code, 10, "v{version}: {answer:?}");
+            if version >= 8 {
+                let text = answer.text.unwrap();
+                assert!(text.starts_with("sizegate let "), "{text}");
+                assert!(text.contains("refused_by=broker code=10"), "{text}");
+            }
+        }
+        // Once the topic is known, so is the reason.
+        let text = eventually(PATIENCE, "the reason", || {
+            let answer = connection.produce(8, -1, &[Part::new(&topic, records.clone())]).remove(0);
+            answer.text.filter(|text| text.contains("compression.type="))
+        });
+        assert!(text.contains("compression.type=none") || text.contains("compression.type=uncompressed"), "{text}");
+        assert_eq!(produce(&mut connection, 8, &topic, 1_000_000).code, 0);
+    }
+}
+
+#[test]
+fn a_record_too_large_after_decompression_is_refused_with_our_words() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    let topic = kafka.topic("inflated", 1, &[("max.decompressed.message.bytes", "10000")]);
+    let mut connection = Connection::open(sizegate.bootstrap());
+    for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+        let records = batch([Record::of_a(20_000)]).codec(codec).build();
+        let direct = Connection::open(kafka.bootstrap()).produce(8, -1, &[Part::new(&topic, records.clone())]).remove(0);
+        assert_eq!((direct.code, &direct.text), (87, &None), "{codec}: the broker alone says nothing");
+        for version in [8, 13] {
+            let answer = connection.produce(version, -1, &[Part::new(&topic, records.clone())]).remove(0);
+            assert_eq!(answer.code, 87, "{codec} v{version}");
+            let text = answer.text.unwrap_or_default();
+            assert!(text.starts_with("sizegate let ") && text.contains("max.decompressed.message.bytes (10000)"), "{codec} v{version}: {text}");
+        }
+    }
+    // The limit is for compressed batches only.
+    assert_eq!(produce(&mut connection, 8, &topic, 20_000).code, 0);
+}
+
+#[test]
+fn a_compacted_topic_refuses_null_keys_in_the_brokers_own_words() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    let topic = kafka.topic("compacted", 1, &[("cleanup.policy", "compact")]);
+    let sent = [Part::new(&topic, batch([Record::of_a(100)]).codec(Codec::Gzip).build())];
+    let direct = Connection::open(kafka.bootstrap()).produce(8, -1, &sent);
+    let proxied = Connection::open(sizegate.bootstrap()).produce(8, -1, &sent);
+    assert_eq!(direct, proxied);
+    assert_eq!(direct[0].code, 87);
+    assert!(direct[0].text.is_some());
+}
+
+#[test]
+fn without_acks_a_refusal_closes_and_a_limit_just_raised_does_not() {
+    for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
+        let sizegate = Sizegate::start(kafka, "");
+        let topic = kafka.topic("silent", 1, &[("max.message.bytes", "2000")]);
+        let send = |version: i16, bytes: usize| {
+            let mut connection = Connection::open(sizegate.bootstrap());
+            connection.send_produce(version, 0, &[Part::new(&topic, batch_of_bytes(bytes).build())]);
+            connection
+        };
+        for version in [3, 8, 13] {
+            assert!(send(version, 2_001).is_closed_within(PATIENCE), "v{version}");
+            assert!(send(version, 2_001).is_closed_within(PATIENCE), "v{version}");
+        }
+        std::thread::sleep(Duration::from_millis(120));
+        kafka.alter_topic_config(&topic.name, &[("max.message.bytes", Some("3000"))]);
+        for version in [3, 8, 13] {
+            let mut connection = send(version, 2_001);
+            assert_eq!(produce(&mut connection, version, &topic, 100).code, 0, "v{version}: the connection lives");
+        }
+        assert_eq!(kafka.latest_offset(&topic.name, 0), 6);
+    }
+}
