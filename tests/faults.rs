@@ -360,9 +360,11 @@ fn requests_without_acks_leave_no_trace_between_answered_ones() {
         );
     }
     // The last refusal is answered here: what was sent before it may still be on its way to the broker.
-    support::eventually(Duration::from_secs(20), "every sound request has arrived", || {
-        (broker.received_of(ApiKey::Produce).len() == 35).then_some(())
-    });
+    support::eventually(
+        Duration::from_secs(20),
+        "every sound request has arrived",
+        || (broker.received_of(ApiKey::Produce).len() == 35).then_some(()),
+    );
 }
 
 #[test]

@@ -72,9 +72,17 @@ enum Intake {
 /// What the way in waits for.
 enum Waiting {
     /// Memory for the frame that is half here.
-    Memory { frame_bytes: usize, admission: Admission },
+    Memory {
+        frame_bytes: usize,
+        admission: Admission,
+    },
     /// What the verdict on a frame that is here needs to know.
-    Knowledge { head: FrameHead, frame: Bytes, lease: Lease, asking: Asking },
+    Knowledge {
+        head: FrameHead,
+        frame: Bytes,
+        lease: Lease,
+        asking: Asking,
+    },
 }
 
 /// What stands at the front of `rest`.
@@ -166,9 +174,15 @@ impl Session {
     fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Result<Poll<bool>, Close> {
         match self.requests.waiting.take() {
             None => Ok(Poll::Ready(false)),
-            Some(Waiting::Memory { frame_bytes, mut admission }) => match Pin::new(&mut admission).poll(cx) {
+            Some(Waiting::Memory {
+                frame_bytes,
+                mut admission,
+            }) => match Pin::new(&mut admission).poll(cx) {
                 Poll::Pending => {
-                    self.requests.waiting = Some(Waiting::Memory { frame_bytes, admission });
+                    self.requests.waiting = Some(Waiting::Memory {
+                        frame_bytes,
+                        admission,
+                    });
                     Ok(Poll::Pending)
                 }
                 Poll::Ready(lease) => {
@@ -228,7 +242,8 @@ impl Session {
         self.consume()?;
         // Written at once, most of it is gone before anybody needs to account for it.
         if !self.to_upstream.is_empty() && self.poll_write_upstream(cx)?.is_pending() {
-            self.to_upstream.hold(self.shared.budget.charge(BUFFER_BYTES));
+            self.to_upstream
+                .hold(self.shared.budget.charge(BUFFER_BYTES));
         }
         self.keep_rest(is_short);
         self.count_judged();
@@ -240,13 +255,22 @@ impl Session {
         let judged = std::mem::take(&mut self.requests.judged);
         if judged > 0 {
             let took = self.last_traffic.elapsed();
-            self.shared.metrics.proxy_seconds(api::PRODUCE).observe_times(took, judged);
+            self.shared
+                .metrics
+                .proxy_seconds(api::PRODUCE)
+                .observe_times(took, judged);
         }
     }
 
     /// Between two reads: an empty buffer goes back to the worker, and little is kept in little memory.
     fn keep_rest(&mut self, is_short: bool) {
-        let Requests { rest, half, waiting, rest_lease, .. } = &mut self.requests;
+        let Requests {
+            rest,
+            half,
+            waiting,
+            rest_lease,
+            ..
+        } = &mut self.requests;
         if rest.is_empty() {
             if rest.capacity() > 0 {
                 buffers::give_back(std::mem::take(rest));
@@ -285,7 +309,8 @@ impl Session {
                     if *left == 0 {
                         self.requests.intake = Intake::default();
                     }
-                    self.to_upstream.push(self.requests.rest.split_to(here).freeze());
+                    self.to_upstream
+                        .push(self.requests.rest.split_to(here).freeze());
                 }
                 Intake::Drain(_) => self.drain(),
                 Intake::Frame => {
@@ -375,7 +400,12 @@ impl Session {
             }
             Plan::Hold if self.requests.rest.len() >= frame_bytes => {
                 let frame = self.requests.rest.split_to(frame_bytes).freeze();
-                let lease = self.requests.half.take().map(|half| half.lease).unwrap_or_default();
+                let lease = self
+                    .requests
+                    .half
+                    .take()
+                    .map(|half| half.lease)
+                    .unwrap_or_default();
                 self.on_frame(head, frame, lease)?;
             }
             Plan::Hold => {
@@ -393,7 +423,11 @@ impl Session {
         }
         // While there is plenty, the buffer that it has begun in is kept for it, and accounted for.
         let is_short = self.shared.budget.is_short();
-        let bytes = if is_short { frame_bytes } else { frame_bytes.max(BUFFER_BYTES) };
+        let bytes = if is_short {
+            frame_bytes
+        } else {
+            frame_bytes.max(BUFFER_BYTES)
+        };
         match self.shared.budget.try_admit(bytes) {
             Some(lease) => self.expect_rest_of_frame(frame_bytes, lease),
             None => {
@@ -401,7 +435,10 @@ impl Session {
                 self.requests.rest.clear();
                 buffers::give_back(std::mem::replace(&mut self.requests.rest, begun));
                 let admission = self.shared.budget.admit(frame_bytes);
-                self.requests.waiting = Some(Waiting::Memory { frame_bytes, admission });
+                self.requests.waiting = Some(Waiting::Memory {
+                    frame_bytes,
+                    admission,
+                });
             }
         }
     }
@@ -558,9 +595,7 @@ impl Session {
             }
         };
         match (wants_answer, is_forwarded) {
-            (true, true) => {
-                self.expect(&head, Answer::Produce(Produced { sent, refused }))
-            }
+            (true, true) => self.expect(&head, Answer::Produce(Produced { sent, refused })),
             (true, false) => {
                 let answer = ProduceAnswer::new(head.correlation_id, by_topic(refused));
                 self.expect(&head, Answer::Made(answer.encode(head.api_version).into()));
