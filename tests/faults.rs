@@ -505,7 +505,7 @@ fn a_broker_that_reads_nothing_holds_up_one_client_in_bounded_memory() {
         (is_produce(request) && request.body.len() > 100_000).then(|| vec![Step::Deaf])
     });
     let proxy = Inside::start(&broker, &["frame_bytes: 8MiB"], "memory: {budget: 16MiB}");
-    let mut connection = proxy.connect();
+    let connection = proxy.connect();
     connection
         .stream()
         .set_write_timeout(Some(Duration::from_millis(500)))
