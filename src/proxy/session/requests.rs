@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
-use super::buffers::{self, BUFFER_BYTES};
+use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
 use super::{Asking, BACKLOG_BYTES, Close, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
 use crate::proxy::budget::{Admission, Lease};
 use crate::proxy::ledger::{Answer, Expected};
@@ -218,9 +218,11 @@ impl Session {
         let Requests { rest, half, .. } = &mut self.requests;
         let is_short = self.shared.budget.is_short();
         let most = match half {
-            // No further than the frame's end: what follows would make a large buffer larger.
-            Some(half) => half.frame_bytes.saturating_sub(rest.len()),
-            None => buffers::read_bytes(is_short),
+            // No further than a large frame's end: what follows would need as much room again.
+            Some(half) if half.frame_bytes > READ_BYTES => {
+                half.frame_bytes.saturating_sub(rest.len())
+            }
+            _ => buffers::read_bytes(is_short),
         };
         if half.is_none() && rest.capacity() == rest.len() {
             let mut buffer = buffers::borrow();
