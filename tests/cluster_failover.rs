@@ -27,7 +27,7 @@ fn trio() -> &'static Trio {
     TRIO.get_or_init(|| {
         let kafka = Kafka::start("4.4.0", KafkaOptions::nodes(3));
         let sizegate = Sizegate::start(&kafka, "rules: [{name: small, topics: ['spread-*'], limits: {batch_bytes: 1000000}}]");
-        let topic = kafka.create_topic(&unique("spread"), 6, 1, &[]);
+        let topic = kafka.create_topic(&unique("spread"), 6, 1, &[("retention.ms", "-1")]);
         let metadata = admin::metadata(&mut Connection::open(sizegate.bootstrap()), &[&topic.name]);
         let leaders = metadata.topics[0].partitions.iter().map(|part| (part.partition_index, part.leader_id.0)).collect();
         Trio { kafka, sizegate, topic, leaders }
@@ -164,7 +164,8 @@ fn every_answer_about_the_cluster_names_each_broker_by_its_own_address_on_the_pr
     // Whichever listener is asked.
     for address in [trio.sizegate.bootstrap(), trio.sizegate.node(1), trio.sizegate.node(2), trio.sizegate.node(3)] {
         let mut connection = Connection::open(address.as_str());
-        for version in 0..=13 {
+        // Version 0 says "all topics" in another way.
+        for version in 1..=13 {
             let brokers = connection.ask(&MetadataRequest::default().with_topics(None), version).brokers;
             let told: BTreeMap<i32, String> =
                 brokers.iter().map(|broker| (broker.node_id.0, format!("{}:{}", broker.host, broker.port))).collect();

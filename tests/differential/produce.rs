@@ -121,9 +121,12 @@ pub fn batches_wrong_in_a_way_the_broker_checks_before_or_after_the_size(version
     flaws.push(("no bytes".into(), Bytes::new()));
     flaws.push(("a batch without records".into(), batch([]).build()));
     flaws.push(("a large batch without a payload".into(), batch([]).count(0).payload(vec![0; 3 * LIMIT]).build()));
-    for (name, records) in &flaws {
-        for api_version in VERSIONS {
-            for acks in [-1, 0] {
+    // Every flaw at the versions that differ in what is checked and answered; the rest of the versions take turns.
+    for (n, (name, records)) in flaws.iter().enumerate() {
+        let turn = n as i16 % 14;
+        for api_version in VERSIONS.filter(|version| matches!(version, 3 | 8 | 13) || *version == turn) {
+            for acks in if api_version == turn { [-1, 0].as_slice() } else { &[-1] } {
+                let acks = *acks;
                 let case = format!("v{api_version} acks={acks} {name}");
                 ways.compare(&topics, &case, Intended::TextOnly, |topics| {
                     RawProduce::one(api_version, acks, &topics[0], 0, records.clone()).frame()

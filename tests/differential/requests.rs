@@ -97,12 +97,10 @@ pub fn keys_and_versions_nobody_knows(version: &str) {
     let keys = (-3..=100).chain([127, 128, 999, i16::MAX, i16::MIN]);
     for api_key in keys.filter(|key| *key != 18) {
         for api_version in [-1, i16::MIN, 14, 19, 99, 100, i16::MAX] {
-            for body in [&[][..], &[0; 40]] {
-                let [direct, proxied] = both(ways, &[any_frame(api_key, api_version, 7, body)]);
-                let case = format!("key {api_key} v{api_version}, a body of {} zeros", body.len());
-                assert_same(&case, &direct, &proxied);
-                assert_eq!(direct.end, End::Closed, "{case}");
-            }
+            let [direct, proxied] = both(ways, &[any_frame(api_key, api_version, 7, &[0; 40])]);
+            let case = format!("key {api_key} v{api_version}");
+            assert_same(&case, &direct, &proxied);
+            assert_eq!(direct.end, End::Closed, "{case}");
         }
     }
 }
@@ -121,7 +119,7 @@ pub fn frames_of_impossible_lengths(version: &str) {
     for api_version in [3, 8, 9, 12, 13] {
         for bytes in [500, 2_001] {
             let whole = |topics: &[Topic]| RawProduce::one(api_version, -1, &topics[0], 0, batch_of_bytes(bytes).build()).frame();
-            let steps = (12..120).chain([whole(&topics[0]).len() - 3, whole(&topics[0]).len() - 1]);
+            let steps = (12..120).step_by(if bytes > 2_000 { 1 } else { 3 }).chain([whole(&topics[0]).len() - 3, whole(&topics[0]).len() - 1]);
             for cut in steps {
                 let case = format!("v{api_version} {bytes} bytes, cut after {cut}");
                 ways.compare(&topics, &case, Intended::TextOnly, |topics| finish(whole(topics)[..cut].to_vec()));
