@@ -169,7 +169,7 @@ fn the_first_rule_that_matches_speaks_whatever_kind_of_pattern_it_is() {
          - {{name: exact, topics: ['{}'], limits: {{batch_bytes: 1000}}}}\n\
          - {{name: regex, topics: ['/orders\\.[a-z]+-[0-9a-f]+/'], limits: {{batch_bytes: 2000}}}}\n\
          - {{name: glob, topics: ['orders*', 'invoices-*'], limits: {{batch_bytes: 3000}}}}\n\
-         - {{name: late, topics: ['{}', '/.*voices.*/'], limits: {{batch_bytes: 10}}}}\n",
+         - {{name: late, topics: ['{}', '/.*voices.*/'], limits: {{batch_bytes: 100}}}}\n",
         exact.name, topics[0].name,
     );
     let sizegate = Sizegate::start(kafka, &yaml);
@@ -310,10 +310,10 @@ fn a_rule_chooses_its_error_code_and_its_remedy() {
     };
     let rules: String = cases.iter().enumerate().map(rule).collect();
     let sizegate = Sizegate::start(kafka, &format!("rules:\n{rules}"));
-    let mut connection = Connection::open(sizegate.bootstrap());
     for (n, (name, code, flagged)) in cases.iter().enumerate() {
         let topic = kafka.topic(&format!("r{n}"), 1, &[]);
         for version in VERSIONS {
+            let mut connection = Connection::open(sizegate.bootstrap());
             let refused = produce(&mut connection, version, &topic, LIMIT + 1);
             assert_eq!(refused.code, *code, "{name} v{version}");
             if version >= 8 {
@@ -379,6 +379,22 @@ fn a_refusal_leaves_the_sequence_of_an_idempotent_producer_as_a_brokers_own_refu
             assert_eq!(direct, proxied, "v{version}");
             assert_eq!(direct, [0, 10, 0, 0, 10, 0, 0, 10, 45, 0], "v{version}");
         }
+    }
+}
+
+#[test]
+fn the_same_batch_for_the_third_time_is_a_loop_and_three_different_ones_are_not() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "rules: [{name: small, topics: ['loop-*'], limits: {batch_bytes: 3000}}]");
+    let topic = kafka.topic("loop", 1, &[]);
+    let (id, epoch) = init_producer_id(&kafka.bootstrap());
+    for producer in [(id, epoch, 0), (-1, -1, -1)] {
+        let of = |seed: u64| batch([Record::of_random(4_000, seed)]).producer(producer.0, producer.1, producer.2).build();
+        let mut connection = Connection::open(sizegate.bootstrap());
+        let mut refuse = |seed: u64| connection.produce(9, -1, &[Part::new(&topic, of(seed))])[0].code;
+        // A refused batch's sequence number is the next one's.
+        assert_eq!([1, 2, 3, 4, 5].map(&mut refuse), [10; 5], "{producer:?}");
+        assert_eq!([5, 5].map(&mut refuse), [10, 87], "{producer:?}");
     }
 }
 

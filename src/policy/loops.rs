@@ -15,7 +15,8 @@ pub struct ResendKey {
     pub topic: String,
     /// Its partition.
     pub partition: i32,
-    /// Producer id, epoch and base sequence; without a producer id the batch's CRC stands for its bytes.
+    /// Producer id, epoch, base sequence and CRC. The CRC stands for the bytes: an idempotent producer gives the
+    /// number of a refused batch to the next one, and three different batches are no loop.
     pub identity: (i64, i16, i32, u32),
 }
 

@@ -187,11 +187,6 @@ impl Judge {
         client: &ClientInfo,
         now: Instant,
     ) -> bool {
-        let bytes = if header.producer_id < 0 {
-            header.crc
-        } else {
-            0
-        };
         let key = ResendKey {
             topic: topic.name.to_string(),
             partition,
@@ -199,7 +194,7 @@ impl Judge {
                 header.producer_id,
                 header.producer_epoch,
                 header.base_sequence,
-                bytes,
+                header.crc,
             ),
         };
         let is_old_java = header.records_count > 1
