@@ -86,10 +86,10 @@ fn a_changed_limit_is_seen_by_the_next_reading_and_by_a_refresh() {
         (2_147_483_647, (1 << 30, Source::Segment)),
     ] {
         kafka.alter_topic_config(&name, &[("max.message.bytes", Some(&limit.to_string()))]);
-        assert_eq!(
-            running.read(&topic, 1).unwrap().batch_limit(),
-            Some(in_force)
-        );
+        // The broker answers AlterConfigs a moment before it has taken the change over itself.
+        eventually(PATIENCE, "a reading sees it", || {
+            (running.read(&topic, 1).unwrap().batch_limit()? == in_force).then_some(())
+        });
         assert_eq!(topic.batch_limit(), Some(in_force));
         let refreshed = refreshing.find(&name);
         eventually(PATIENCE, "a refresh sees it", || {
@@ -97,10 +97,10 @@ fn a_changed_limit_is_seen_by_the_next_reading_and_by_a_refresh() {
         });
     }
     kafka.alter_topic_config(&name, &[("max.message.bytes", None)]);
-    assert_eq!(
-        running.read(&topic, 1).unwrap().batch_limit(),
-        Some((1_048_588, Source::Broker))
-    );
+    eventually(PATIENCE, "the broker's default is back", || {
+        (running.read(&topic, 1).unwrap().batch_limit()? == (1_048_588, Source::Broker))
+            .then_some(())
+    });
 }
 
 #[test]

@@ -23,7 +23,7 @@ use super::topics::{Resolved, TopicCache, TopicHandle};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
 use crate::policy::{Action, BatchFacts, Codec, LoopDetector, Source, Violation};
-use crate::wire::Malformed;
+use crate::wire::{Malformed, Reason};
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
 
@@ -246,6 +246,7 @@ impl Judge {
         }
         let long = scales.into_long();
         self.weighed = weighed;
+        self.leave_to_broker()?;
         if !unknown_ids.is_empty() && !asked.ids {
             return Ok(Some(Question::Ids(unknown_ids.into_iter().collect())));
         }
@@ -269,6 +270,29 @@ impl Judge {
             self.keep_last_of_each_partition(frame)?;
         }
         Ok(self.doubts(asked))
+    }
+
+    /// Requests that brokers do not agree on: Kafka 4 closes on Produce before version 3, Kafka 4.4 on more than
+    /// 10,000 tagged fields. Where only the broker's own limit speaks, it judges; what a rule forbids is closed on.
+    fn leave_to_broker(&mut self) -> Result<(), Malformed> {
+        let field = match (self.layout.version, self.layout.has_many_tags) {
+            (..3, _) => "api_version",
+            (_, true) => "tagged_fields",
+            (_, false) => return Ok(()),
+        };
+        for weighed in &mut self.weighed {
+            if matches!(&weighed.outcome, Outcome::Over(_, violation) if violation.limit.source != Source::Rule) {
+                weighed.outcome = fallen(&mut weighed.outcome);
+            }
+        }
+        let is_forbidden = |weighed: &Weighed| match &weighed.outcome {
+            Outcome::Over(measured, _) => measured.topic.policy.action != Action::Observe,
+            _ => false,
+        };
+        if self.weighed.iter().any(is_forbidden) {
+            return Err(Malformed::new(field, Reason::UnsupportedVersion));
+        }
+        Ok(())
     }
 
     fn weigh_partition(

@@ -16,6 +16,9 @@ pub const FIRST_TOPIC_ID_VERSION: i16 = 13;
 /// times the bytes of the shortest one; no cluster leads so many partitions on one broker.
 pub const MOST_ENTRIES: usize = 128 * 1024;
 
+/// Tagged fields that Kafka 4.4 takes in one section.
+const MOST_TAGS: u32 = 10_000;
+
 /// How a request names a topic. Borrowed from the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TopicKey<'a> {
@@ -54,6 +57,8 @@ pub struct Layout {
     pub version: i16,
     /// `client_id`
     pub client_id: Option<Range<usize>>,
+    /// A section has more tagged fields than Kafka 4.4 takes: it closes the connection, Kafka 4.3 does not.
+    pub has_many_tags: bool,
     /// A transactional id is present.
     pub is_transactional: bool,
     /// `acks`
@@ -77,12 +82,13 @@ impl Layout {
         self.topics.clear();
         self.partitions.clear();
         self.version = version;
+        self.has_many_tags = false;
         let flexible = version >= FIRST_FLEXIBLE_VERSION;
         let r = &mut Reader::new(frame);
         r.take(api::HEAD_BYTES, "request_header")?;
         self.client_id = api::client_id(r)?.map(|id| before(r, id.len()));
         if flexible {
-            r.skip_tags("request_header_tags")?;
+            self.pass_tags(r, "request_header_tags")?;
         }
         self.is_transactional = version >= 3 && r.string(flexible, "transactional_id")?.is_some();
         self.acks = r.int16("acks")?;
@@ -94,9 +100,14 @@ impl Layout {
         }
         let tags_at = r.position();
         if flexible {
-            r.skip_tags("produce_tags")?;
+            self.pass_tags(r, "produce_tags")?;
         }
         self.tags = tags_at..r.position();
+        Ok(())
+    }
+
+    fn pass_tags(&mut self, r: &mut Reader<'_>, field: &'static str) -> Result<(), Malformed> {
+        self.has_many_tags |= r.skip_tags(field)? > MOST_TAGS;
         Ok(())
     }
 
@@ -130,7 +141,7 @@ impl Layout {
                 .bytes(flexible, "records")?
                 .map(|records| before(r, records.len()));
             if flexible {
-                r.skip_tags("partition_tags")?;
+                self.pass_tags(r, "partition_tags")?;
             }
             self.partitions.push(PartitionEntry {
                 index,
@@ -140,7 +151,7 @@ impl Layout {
         }
         let tags_at = r.position();
         if flexible {
-            r.skip_tags("topic_tags")?;
+            self.pass_tags(r, "topic_tags")?;
         }
         self.topics.push(TopicEntry {
             key,

@@ -230,7 +230,7 @@ fn passed<'a>(
 
 fn read_tags(r: &mut Reader<'_>, flexible: bool) -> Result<Vec<u8>, Malformed> {
     if flexible {
-        passed(r, |r| r.skip_tags("tags"))
+        passed(r, |r| r.skip_tags("tags").map(|_| ()))
     } else {
         Ok(Vec::new())
     }
