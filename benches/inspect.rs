@@ -4,7 +4,7 @@
 //! * `decode`: an exact inspection beside the bare decoder on the same payload (goal: 1.2 times its time).
 //! * `ladder`: a verdict on batches of 16 and 64 KiB of JSON under `uncompressed_bytes: 4MiB`, and under a record
 //!   limit that only a walk of the records proves.
-
+#![allow(missing_docs)] // criterion_group! makes a public function
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 #[path = "../tests/inspect/make.rs"]
@@ -38,7 +38,9 @@ fn json_batch(codec: Codec, bytes: usize) -> Vec<u8> {
 fn walk(c: &mut Criterion) {
     let mut group = c.benchmark_group("walk");
     // 100 bytes each: value of 92.
-    let content: Vec<_> = (0..10_000).map(|i| make::value(make::noise(i, 90))).collect();
+    let content: Vec<_> = (0..10_000)
+        .map(|i| make::value(make::noise(i, 90)))
+        .collect();
     let records = make::records(&content);
     group.throughput(Throughput::Elements(10_000));
     group.bench_function("100-byte records", |b| {
@@ -68,19 +70,30 @@ fn walk(c: &mut Criterion) {
 }
 
 /// The bare decoder, its context reused, into a buffer of the right size.
-fn bare(codec: Codec, payload: &[u8], out: &mut Vec<u8>, zstd: &mut zstd::bulk::Decompressor<'_>) -> usize {
+fn bare(
+    codec: Codec,
+    payload: &[u8],
+    out: &mut Vec<u8>,
+    zstd: &mut zstd::bulk::Decompressor<'_>,
+) -> usize {
     match codec {
         Codec::None => payload.len(),
         Codec::Gzip => {
             out.clear();
-            flate2::read::MultiGzDecoder::new(payload).read_to_end(out).unwrap()
+            flate2::read::MultiGzDecoder::new(payload)
+                .read_to_end(out)
+                .unwrap()
         }
         Codec::Snappy => snap::raw::Decoder::new().decompress(payload, out).unwrap(),
         Codec::Lz4 => {
             out.clear();
-            lz4_flex::frame::FrameDecoder::new(payload).read_to_end(out).unwrap()
+            lz4_flex::frame::FrameDecoder::new(payload)
+                .read_to_end(out)
+                .unwrap()
         }
-        Codec::Zstd => zstd.decompress_to_buffer(payload, out.as_mut_slice()).unwrap(),
+        Codec::Zstd => zstd
+            .decompress_to_buffer(payload, out.as_mut_slice())
+            .unwrap(),
     }
 }
 
@@ -92,13 +105,25 @@ fn decode(c: &mut Criterion) {
             let header = BatchHeader::read(&batch).unwrap();
             let payload = &batch[BATCH_HEADER_BYTES..];
             let mut scratch = Scratch::new();
-            let found = inspect(&header, &batch, &DeepLimits::NONE, Effort::MEASURES, &mut scratch);
+            let found = inspect(
+                &header,
+                &batch,
+                &DeepLimits::NONE,
+                Effort::MEASURES,
+                &mut scratch,
+            );
             assert!(found.records.is_some());
             let size = found.uncompressed.unwrap().bytes();
             group.throughput(Throughput::Bytes(size));
             group.bench_function(BenchmarkId::new(format!("{codec} exact"), kib), |b| {
                 b.iter(|| {
-                    inspect(&header, black_box(&batch), &DeepLimits::NONE, Effort::MEASURES, &mut scratch)
+                    inspect(
+                        &header,
+                        black_box(&batch),
+                        &DeepLimits::NONE,
+                        Effort::MEASURES,
+                        &mut scratch,
+                    )
                 });
             });
             let mut out = vec![0; size as usize];
@@ -139,7 +164,15 @@ fn ladder(c: &mut Criterion) {
                 let label = format!("{name} {codec} by {}", found.proof.label());
                 group.throughput(Throughput::Bytes(batch.len() as u64));
                 group.bench_function(BenchmarkId::new(label, kib), |b| {
-                    b.iter(|| inspect(&header, black_box(&batch), &limits, Effort::VERDICT, &mut scratch));
+                    b.iter(|| {
+                        inspect(
+                            &header,
+                            black_box(&batch),
+                            &limits,
+                            Effort::VERDICT,
+                            &mut scratch,
+                        )
+                    });
                 });
             }
         }

@@ -2,6 +2,7 @@
 //! the `prometheus` crate; the API histogram; and a scrape of a thousand topics.
 //!
 //!     cargo bench --bench telemetry
+#![allow(missing_docs)] // criterion_group! makes a public function
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup-tests.sh   everything the tests need beside Rust: Kafka's jars, and clients in Java, Python, Node and Go.
+# setup-tests.sh   everything the tests need beside Rust: Kafka's jars, clients in Java, Python, Node and Go, and promtool.
 # Tests fetch what they lack by themselves; this does it before, and all of it.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -21,3 +21,4 @@ for set_name in client kafka4 streams; do step ./java-classes.sh "$set_name"; do
 step ./python-env.sh
 step ./node-env.sh
 step ./go-clients.sh
+step ./prometheus.sh

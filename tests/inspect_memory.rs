@@ -76,26 +76,72 @@ fn no_batch_makes_the_decoders_hold_more_than_a_fixed_amount() {
         assert!(peak <= MOST_BYTES, "{peak} for a batch of {}", batch.len());
     };
     // Sizes claimed in every way there is.
-    for claim in [[0xff, 0xff, 0xff, 0xff, 0x07], [0xff, 0xff, 0xff, 0xff, 0x0f], [0x80, 0x80, 0x80, 0x80, 0x04]] {
+    for claim in [
+        [0xff, 0xff, 0xff, 0xff, 0x07],
+        [0xff, 0xff, 0xff, 0xff, 0x0f],
+        [0x80, 0x80, 0x80, 0x80, 0x04],
+    ] {
         let block = [&claim[..], &noise(1, 5_000)].concat();
         look(&mut scratch, &batch_of(Codec::Snappy, &block, 1));
-        let chunk = [&XERIAL_HEADER[..], &(block.len() as u32).to_be_bytes(), &block].concat();
+        let chunk = [
+            &XERIAL_HEADER[..],
+            &(block.len() as u32).to_be_bytes(),
+            &block,
+        ]
+        .concat();
         look(&mut scratch, &batch_of(Codec::Snappy, &chunk, i32::MAX));
     }
-    look(&mut scratch, &batch_of(Codec::Snappy, &[&XERIAL_HEADER[..], &[0x7f, 0xff, 0xff, 0xff]].concat(), 1));
-    let zstd_claim = [0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1, 0, 0];
+    look(
+        &mut scratch,
+        &batch_of(
+            Codec::Snappy,
+            &[&XERIAL_HEADER[..], &[0x7f, 0xff, 0xff, 0xff]].concat(),
+            1,
+        ),
+    );
+    let zstd_claim = [
+        0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1, 0, 0,
+    ];
     look(&mut scratch, &batch_of(Codec::Zstd, &zstd_claim, 1));
-    for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
-        look(&mut scratch, &batch_of(codec, &make::compress(codec, &vec![0x7f; 3_000_000]), i32::MAX));
+    for codec in [
+        Codec::None,
+        Codec::Gzip,
+        Codec::Snappy,
+        Codec::Lz4,
+        Codec::Zstd,
+    ] {
+        look(
+            &mut scratch,
+            &batch_of(
+                codec,
+                &make::compress(codec, &vec![0x7f; 3_000_000]),
+                i32::MAX,
+            ),
+        );
     }
     // Whatever else may come.
     let scratch = std::cell::RefCell::new(scratch);
     let mut runner = TestRunner::new(ProptestConfig::with_cases(300));
-    let any_payload = (proptest::collection::vec(any::<u8>(), 0..2_000), any::<i32>(), 0usize..5, any::<bool>());
+    let any_payload = (
+        proptest::collection::vec(any::<u8>(), 0..2_000),
+        any::<i32>(),
+        0usize..5,
+        any::<bool>(),
+    );
     runner
         .run(&any_payload, |(bytes, count, codec, is_packed)| {
-            let codec = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd][codec];
-            let payload = if is_packed { make::compress(codec, &bytes) } else { bytes };
+            let codec = [
+                Codec::None,
+                Codec::Gzip,
+                Codec::Snappy,
+                Codec::Lz4,
+                Codec::Zstd,
+            ][codec];
+            let payload = if is_packed {
+                make::compress(codec, &bytes)
+            } else {
+                bytes
+            };
             look(&mut scratch.borrow_mut(), &batch_of(codec, &payload, count));
             Ok(())
         })

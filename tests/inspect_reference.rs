@@ -466,7 +466,10 @@ fn compare(version: &str, corpus: &[Vec<u8>], lines: &[Kafka]) {
         }
         // A batch of no records is empty to a consumer, whatever is in it, and refused by the broker. And what the
         // broker's own walk cannot read does not reach a consumer.
-        let is_read = kafka.records.as_ref().is_some_and(|records| !records.is_empty());
+        let is_read = kafka
+            .records
+            .as_ref()
+            .is_some_and(|records| !records.is_empty());
         if is_read && kafka.walked.is_some() && ours.is_err() {
             differ("readable to a consumer, unreadable to us");
         }
@@ -486,10 +489,15 @@ fn compare(version: &str, corpus: &[Vec<u8>], lines: &[Kafka]) {
 fn is_same_to_a_consumer(ours: &Sizes, records: &[[u64; 4]], estimates: &[u64]) -> bool {
     ours.len() == records.len()
         && ours.len() == estimates.len()
-        && ours.iter().zip(records).zip(estimates).all(|((ours, kafka), estimated)| {
-            let [record, key, value, headers, estimate] = ours;
-            let surplus = record.checked_sub(kafka[0]);
-            surplus.is_some_and(|surplus| surplus <= 3)
-                && [key, value, headers, estimate] == [&kafka[1], &kafka[2], &kafka[3], estimated]
-        })
+        && ours
+            .iter()
+            .zip(records)
+            .zip(estimates)
+            .all(|((ours, kafka), estimated)| {
+                let [record, key, value, headers, estimate] = ours;
+                let surplus = record.checked_sub(kafka[0]);
+                surplus.is_some_and(|surplus| surplus <= 3)
+                    && [key, value, headers, estimate]
+                        == [&kafka[1], &kafka[2], &kafka[3], estimated]
+            })
 }

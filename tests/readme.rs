@@ -8,12 +8,16 @@ use sizegate::cli::Cli;
 
 /// The fenced blocks of a language, without their fences.
 fn blocks(language: &str) -> Vec<String> {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let readme =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     let mut blocks = Vec::new();
     let mut lines = readme.lines();
     while let Some(line) = lines.next() {
         if line.trim() == format!("```{language}") {
-            let block: Vec<&str> = lines.by_ref().take_while(|line| line.trim() != "```").collect();
+            let block: Vec<&str> = lines
+                .by_ref()
+                .take_while(|line| line.trim() != "```")
+                .collect();
             blocks.push(block.join("\n"));
         }
     }
@@ -27,7 +31,10 @@ fn command_lines(program: &str) -> Vec<Vec<String>> {
         .iter()
         .flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>())
         .map(|line| line.split('#').next().unwrap_or_default().trim().to_owned())
-        .filter_map(|line| line.strip_prefix(program).map(|rest| rest.split_whitespace().map(str::to_owned).collect()))
+        .filter_map(|line| {
+            line.strip_prefix(program)
+                .map(|rest| rest.split_whitespace().map(str::to_owned).collect())
+        })
         .collect();
     assert!(!lines.is_empty(), "README shows no {program}");
     lines
@@ -39,9 +46,17 @@ fn every_configuration_it_shows_is_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sizegate.yaml");
         std::fs::write(&file, &block).unwrap();
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_sizegate")).arg("check").arg("--config").arg(&file).output().unwrap();
-        assert!(output.status.success(), "{block}\n{}", String::from_utf8_lossy(&output.stderr));
+        let output = Command::new(env!("CARGO_BIN_EXE_sizegate"))
+            .arg("check")
+            .arg("--config")
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{block}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 
@@ -55,7 +70,8 @@ fn every_sizegate_command_it_shows_is_one() {
 
 #[test]
 fn every_make_target_it_shows_is_one() {
-    let makefile = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Makefile")).unwrap();
+    let makefile =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Makefile")).unwrap();
     for words in command_lines("make ") {
         let rule = format!("\n{}:", words[0]);
         assert!(makefile.contains(&rule), "make {}", words[0]);

@@ -66,7 +66,11 @@ impl BatchHeader {
         let length = wire_bytes.saturating_sub(LOG_OVERHEAD_BYTES);
         Self {
             base_offset: 0,
-            batch_length: if length > i32::MAX as u64 { i32::MAX } else { length as i32 },
+            batch_length: if length > i32::MAX as u64 {
+                i32::MAX
+            } else {
+                length as i32
+            },
             magic: 1,
             crc: 0,
             attributes,
@@ -76,7 +80,11 @@ impl BatchHeader {
             producer_id: -1,
             producer_epoch: -1,
             base_sequence: -1,
-            records_count: if messages > i32::MAX as u32 { i32::MAX } else { messages as i32 },
+            records_count: if messages > i32::MAX as u32 {
+                i32::MAX
+            } else {
+                messages as i32
+            },
         }
     }
 

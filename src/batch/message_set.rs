@@ -27,7 +27,11 @@ pub struct LargestMessage {
 /// It is empty, cut short, or of another magic: the broker refuses it for that, not for its size.
 pub fn largest_message(records: &[u8]) -> Result<LargestMessage, Malformed> {
     let r = &mut Reader::new(records);
-    let mut largest = LargestMessage { wire_bytes: 0, attributes: 0, messages: 0 };
+    let mut largest = LargestMessage {
+        wire_bytes: 0,
+        attributes: 0,
+        messages: 0,
+    };
     while r.remaining() > 0 {
         r.int64("offset")?;
         let size = r.uint32("message_size")?;
@@ -57,7 +61,11 @@ pub fn largest_message(records: &[u8]) -> Result<LargestMessage, Malformed> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing
+)]
 mod tests {
     use super::*;
 
@@ -73,12 +81,24 @@ mod tests {
     fn the_largest_message_counts_with_its_offset_and_size() {
         let set = [message(0, 0, 20), message(1, 1, 100), message(1, 0, 30)].concat();
         let largest = largest_message(&set).unwrap();
-        assert_eq!(largest, LargestMessage { wire_bytes: 118, attributes: 1, messages: 3 });
+        assert_eq!(
+            largest,
+            LargestMessage {
+                wire_bytes: 118,
+                attributes: 1,
+                messages: 3
+            }
+        );
     }
 
     #[test]
     fn what_is_no_message_set_is_left_to_the_broker() {
-        for set in [vec![], message(3, 0, 20), message(0, 0, 20)[..30].to_vec(), message(0, 0, 4)] {
+        for set in [
+            vec![],
+            message(3, 0, 20),
+            message(0, 0, 20)[..30].to_vec(),
+            message(0, 0, 4),
+        ] {
             assert!(largest_message(&set).is_err());
         }
     }

@@ -231,7 +231,11 @@ impl Session {
                 return Poll::Ready(Close::Stalled);
             }
             let idle = self.shared.idle_timeout.saturating_sub(quiet);
-            self.set_timer(if self.is_watching { STALL_CHECK.min(idle) } else { idle });
+            self.set_timer(if self.is_watching {
+                STALL_CHECK.min(idle)
+            } else {
+                idle
+            });
         }
         Poll::Pending
     }
@@ -245,7 +249,9 @@ impl Session {
     }
 
     fn set_timer(&mut self, after: Duration) {
-        self.timer.as_mut().reset(tokio::time::Instant::now() + after);
+        self.timer
+            .as_mut()
+            .reset(tokio::time::Instant::now() + after);
         self.is_timer_set = false;
     }
 

@@ -191,7 +191,11 @@ impl Judge {
 
     /// Gives back the memory of an unusually large request.
     pub fn release(&mut self) {
-        let room = self.layout.partitions.capacity().max(self.layout.topics.capacity());
+        let room = self
+            .layout
+            .partitions
+            .capacity()
+            .max(self.layout.topics.capacity());
         if room.max(self.weighed.capacity()) > KEPT_PARTITIONS {
             self.layout = Layout::default();
             self.weighed = Vec::new();
@@ -354,7 +358,9 @@ impl Judge {
             return false;
         }
         let mut seen = HashSet::with_capacity(topics.len());
-        !topics.iter().all(|topic| seen.insert(frame.get(topic.key.clone())))
+        !topics
+            .iter()
+            .all(|topic| seen.insert(frame.get(topic.key.clone())))
     }
 
     /// Kept partitions under one entry per topic, in the order in which topics first appear.

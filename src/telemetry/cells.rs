@@ -148,7 +148,9 @@ impl TimeHistogram {
     pub fn observe_times(&self, took: Duration, times: u32) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.0.count_at(nanos, times);
-        self.0.sum.fetch_add(nanos.saturating_mul(times.into()), Relaxed);
+        self.0
+            .sum
+            .fetch_add(nanos.saturating_mul(times.into()), Relaxed);
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {

@@ -72,12 +72,21 @@ impl RawProduce {
     /// The whole frame.
     pub fn frame(&self) -> Vec<u8> {
         let flexible = self.version >= 9;
-        let mut out = head(0, self.version, self.correlation_id, self.client_id.as_deref());
+        let mut out = head(
+            0,
+            self.version,
+            self.correlation_id,
+            self.client_id.as_deref(),
+        );
         if flexible {
             put_tags(&mut out, &self.header_tags);
         }
         if self.version >= 3 {
-            put_string(&mut out, flexible, self.transactional_id.as_ref().map(String::as_bytes));
+            put_string(
+                &mut out,
+                flexible,
+                self.transactional_id.as_ref().map(String::as_bytes),
+            );
         }
         out.extend(self.acks.to_be_bytes());
         out.extend(30_000_i32.to_be_bytes());
@@ -172,7 +181,11 @@ fn put_bytes(out: &mut Vec<u8>, flexible: bool, bytes: Option<&[u8]>) {
 }
 
 fn put_count(out: &mut Vec<u8>, flexible: bool, count: usize) {
-    if flexible { put_unsigned(out, count as u32 + 1) } else { out.extend((count as i32).to_be_bytes()) }
+    if flexible {
+        put_unsigned(out, count as u32 + 1)
+    } else {
+        out.extend((count as i32).to_be_bytes())
+    }
 }
 
 pub fn put_unsigned(out: &mut Vec<u8>, mut value: u32) {

@@ -26,12 +26,6 @@ pub struct Ways {
     pub sizegate: Sizegate,
 }
 
-/// One way, and the topics to use on it.
-pub struct Way<'a> {
-    pub address: String,
-    pub topics: &'a [Topic],
-}
-
 /// How a connection stood after a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -62,13 +56,18 @@ pub enum Intended {
 /// The two ways to the shared broker of this release.
 pub fn ways(version: &str) -> &'static Ways {
     static SHARED: Mutex<Option<HashMap<String, &'static Ways>>> = Mutex::new(None);
-    let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut shared = SHARED
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
     let shared = shared.get_or_insert_default();
     if let Some(ways) = shared.get(version) {
         return ways;
     }
     let kafka = Kafka::shared(version);
-    let ways = Box::leak(Box::new(Ways { kafka, sizegate: Sizegate::start(kafka, "") }));
+    let ways = Box::leak(Box::new(Ways {
+        kafka,
+        sizegate: Sizegate::start(kafka, ""),
+    }));
     shared.insert(version.to_string(), ways);
     ways
 }
@@ -88,19 +87,47 @@ impl Ways {
     }
 
     /// Sends a case both ways and demands the same Produce answers and the same end.
-    pub fn compare(&self, topics: &[Vec<Topic>; 2], case: &str, intended: Intended, frame: impl Fn(&[Topic]) -> Vec<u8>) -> Vec<Answer> {
-        let patience = if intended == Intended::AnsweredInsteadOfSilence { SILENCE } else { PATIENCE };
+    pub fn compare(
+        &self,
+        topics: &[Vec<Topic>; 2],
+        case: &str,
+        intended: Intended,
+        frame: impl Fn(&[Topic]) -> Vec<u8>,
+    ) -> Vec<Answer> {
+        let patience = if intended == Intended::AnsweredInsteadOfSilence {
+            SILENCE
+        } else {
+            PATIENCE
+        };
         let direct = talk(&self.kafka.bootstrap(), &[frame(&topics[0])], patience);
         let proxied = talk(&self.sizegate.bootstrap(), &[frame(&topics[1])], PATIENCE);
         let version = i16::from_be_bytes(frame(&topics[0])[6..8].try_into().unwrap());
-        let direct = (produce_answers(&direct, version, &topics[0], case), direct.end);
-        let proxied = (produce_answers(&proxied, version, &topics[1], case), proxied.end);
+        let direct = (
+            produce_answers(&direct, version, &topics[0], case),
+            direct.end,
+        );
+        let proxied = (
+            produce_answers(&proxied, version, &topics[1], case),
+            proxied.end,
+        );
         match intended {
-            Intended::TextOnly => assert_same(case, &direct, &(without_our_text(&proxied.0, version, case), proxied.1)),
+            Intended::TextOnly => assert_same(
+                case,
+                &direct,
+                &(without_our_text(&proxied.0, version, case), proxied.1),
+            ),
             Intended::AnsweredInsteadOfSilence => {
-                assert_eq!((direct.0.len(), direct.1), (0, End::Silent), "{case}: the broker");
+                assert_eq!(
+                    (direct.0.len(), direct.1),
+                    (0, End::Silent),
+                    "{case}: the broker"
+                );
                 let codes: Vec<i16> = proxied.0.iter().map(|answer| answer.code).collect();
-                assert_eq!((codes, proxied.1), (vec![87], End::Alive), "{case}: sizegate");
+                assert_eq!(
+                    (codes, proxied.1),
+                    (vec![87], End::Alive),
+                    "{case}: sizegate"
+                );
             }
         }
         proxied.0
@@ -109,7 +136,10 @@ impl Ways {
 
 /// Demands equality and shows both sides.
 pub fn assert_same<T: PartialEq + Debug>(case: &str, direct: &T, proxied: &T) {
-    assert!(direct == proxied, "{case}\n  broker:   {direct:?}\n  sizegate: {proxied:?}");
+    assert!(
+        direct == proxied,
+        "{case}\n  broker:   {direct:?}\n  sizegate: {proxied:?}"
+    );
 }
 
 /// Sends frames and a probe on a new connection, and hears what comes back.
@@ -119,7 +149,10 @@ pub fn talk(address: &str, frames: &[Vec<u8>], patience: Duration) -> Heard {
         connection.send_bytes(frame);
     }
     connection.send_bytes(&any_frame(18, 0, PROBE, &[]));
-    let mut heard = Heard { frames: Vec::new(), end: End::Alive };
+    let mut heard = Heard {
+        frames: Vec::new(),
+        end: End::Alive,
+    };
     loop {
         match connection.read_frame_within(patience) {
             Ok(frame) if frame[..4] == PROBE.to_be_bytes() => return heard,
@@ -139,8 +172,13 @@ fn produce_answers(heard: &Heard, version: i16, topics: &[Topic], case: &str) ->
     for frame in &heard.frames {
         let mut body = Bytes::from(frame.clone());
         ResponseHeader::decode(&mut body, ProduceResponse::header_version(version)).unwrap();
-        let response = ProduceResponse::decode(&mut body, version).unwrap_or_else(|error| panic!("{case}: {error}"));
-        assert!(body.is_empty(), "{case}: {} bytes behind the answer", body.len());
+        let response = ProduceResponse::decode(&mut body, version)
+            .unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert!(
+            body.is_empty(),
+            "{case}: {} bytes behind the answer",
+            body.len()
+        );
         assert_eq!(response.throttle_time_ms, 0, "{case}");
         found.extend(answers(&response, version));
     }
@@ -160,7 +198,10 @@ fn without_our_text(answers: &[Answer], version: i16, case: &str) -> Vec<Answer>
     for answer in &mut answers {
         if answer.code == 10 && version >= 8 {
             let text = answer.text.take().unwrap_or_default();
-            assert!(text.starts_with("sizegate refused "), "{case}: {answer:?}: {text}");
+            assert!(
+                text.starts_with("sizegate refused "),
+                "{case}: {answer:?}: {text}"
+            );
         }
     }
     answers

@@ -234,11 +234,13 @@ impl Builder {
     }
 }
 
+/// Name, labels, value.
+type Sample = (String, Vec<(String, String)>, f64);
+
 /// One scrape of `/metrics`.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    /// Name, labels, value.
-    samples: Vec<(String, Vec<(String, String)>, f64)>,
+    samples: Vec<Sample>,
 }
 
 impl Metrics {

@@ -122,10 +122,12 @@ impl Session {
                 let need = *frame_bytes - frame.len();
                 buffers::poll_read(upstream, cx, frame, need)
             }
-            _ => buffers::poll_read_chunk(upstream, cx, self.shared.budget.is_short()).map_ok(|chunk| {
-                self.answers.rest = chunk;
-                self.answers.rest.len()
-            }),
+            _ => buffers::poll_read_chunk(upstream, cx, self.shared.budget.is_short()).map_ok(
+                |chunk| {
+                    self.answers.rest = chunk;
+                    self.answers.rest.len()
+                },
+            ),
         };
         match read {
             Poll::Pending => return Ok(had_answers),

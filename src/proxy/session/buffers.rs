@@ -31,14 +31,23 @@ thread_local! {
 
 /// Bytes of one read.
 pub const fn read_bytes(is_short: bool) -> usize {
-    if is_short { SHORT_READ_BYTES } else { READ_BYTES }
+    if is_short {
+        SHORT_READ_BYTES
+    } else {
+        READ_BYTES
+    }
 }
 
 /// An empty buffer with room for [`BUFFER_BYTES`] at least.
 pub fn borrow() -> BytesMut {
     BUFFERS.with_borrow_mut(|kept| {
-        let free = kept.iter_mut().rposition(|buffer| buffer.try_reclaim(BUFFER_BYTES));
-        free.map_or_else(|| BytesMut::with_capacity(BUFFER_BYTES), |at| kept.swap_remove(at))
+        let free = kept
+            .iter_mut()
+            .rposition(|buffer| buffer.try_reclaim(BUFFER_BYTES));
+        free.map_or_else(
+            || BytesMut::with_capacity(BUFFER_BYTES),
+            |at| kept.swap_remove(at),
+        )
     })
 }
 
@@ -47,7 +56,10 @@ pub fn give_back(buffer: BytesMut) {
     BUFFERS.with_borrow_mut(|kept| {
         if kept.len() < KEPT_BUFFERS && buffer.capacity() <= LARGEST_KEPT_BYTES {
             kept.push(buffer);
-        } else if let Some(oldest) = kept.first_mut().filter(|_| buffer.capacity() <= LARGEST_KEPT_BYTES) {
+        } else if let Some(oldest) = kept
+            .first_mut()
+            .filter(|_| buffer.capacity() <= LARGEST_KEPT_BYTES)
+        {
             *oldest = buffer;
         }
     });

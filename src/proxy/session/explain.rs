@@ -33,7 +33,12 @@ impl Session {
         let (action, blame, error_code, reason) = if passes {
             (Action::Observe, Blame::Observed, 0, "observed")
         } else {
-            (Action::Reject, Blame::Sizegate, MESSAGE_TOO_LARGE, "answered")
+            (
+                Action::Reject,
+                Blame::Sizegate,
+                MESSAGE_TOO_LARGE,
+                "answered",
+            )
         };
         self.shared.metrics.frames_refused(reason);
         let mut seen = HashSet::new();
@@ -74,10 +79,8 @@ impl Session {
                 None,
                 None,
             );
-            self.shared
-                .report(&refusal, error_code, false, &self.who);
-            let result =
-                PartitionResult::refused(partition, error_code, refusal.text, Vec::new());
+            self.shared.report(&refusal, error_code, false, &self.who);
+            let result = PartitionResult::refused(partition, error_code, refusal.text, Vec::new());
             refused.push(Refused {
                 topic_key: topic_key.to_vec(),
                 result,
@@ -122,8 +125,8 @@ impl Session {
                     continue;
                 }
                 let candidates = by_partition.get(&result.index);
-                let Some(sent) = candidates
-                    .and_then(|sent| sent.iter().find(|sent| sent.topic.is(key)))
+                let Some(sent) =
+                    candidates.and_then(|sent| sent.iter().find(|sent| sent.topic.is(key)))
                 else {
                     continue;
                 };
@@ -144,7 +147,13 @@ impl Session {
 
     /// What the broker most likely means. Nothing where it need not be a size: code 87 says many things.
     fn explanation(&self, error_code: i16, sent: &Sent) -> Option<String> {
-        let Sent { topic, partition, wire_bytes, codec: sent_codec, records } = sent;
+        let Sent {
+            topic,
+            partition,
+            wire_bytes,
+            codec: sent_codec,
+            records,
+        } = sent;
         let learned = topic.known.as_ref().and_then(|known| known.learned());
         let codec = sent_codec.map_or("unknown", Codec::label);
         let stored = match learned.and_then(|learned| learned.compression_type) {
@@ -200,12 +209,7 @@ impl Session {
         };
         Some(format!(
             "sizegate let {}-{partition} pass, the broker refused it: a batch of {} records, {} bytes on the wire (codec={codec}); {cause}. {remedy} [refused_by=broker code={error_code} topic={} partition={partition} batch_bytes={} codec={codec} records={}]",
-            topic.name,
-            records,
-            wire_bytes,
-            topic.name,
-            wire_bytes,
-            records
+            topic.name, records, wire_bytes, topic.name, wire_bytes, records
         ))
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Invariant: whatever leaves for the broker leaves in whole frames, in the order in which it came.
 
+mod produce;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,16 +11,14 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
-use super::buffers::{self, BUFFER_BYTES};
+use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
 use super::{Asking, BACKLOG_BYTES, Close, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
 use crate::proxy::budget::{Admission, Lease};
-use crate::proxy::ledger::{Answer, Expected, Produced};
+use crate::proxy::ledger::{Answer, Expected};
 use crate::proxy::oversized::Oversized;
-use crate::proxy::verdict::{Asked, Verdict, by_topic};
+use crate::proxy::verdict::Asked;
 use crate::telemetry::ClientConnection;
 use crate::wire::api::{self, FrameHead, PREFIX_BYTES, SHORTEST_REQUEST_BYTES};
-use crate::wire::produce::Piece;
-use crate::wire::produce_answer::ProduceAnswer;
 use crate::wire::{Malformed, Reason, api_versions};
 
 /// ApiVersions requests above this are not read for the client's name.
@@ -72,9 +72,17 @@ enum Intake {
 /// What the way in waits for.
 enum Waiting {
     /// Memory for the frame that is half here.
-    Memory { frame_bytes: usize, admission: Admission },
+    Memory {
+        frame_bytes: usize,
+        admission: Admission,
+    },
     /// What the verdict on a frame that is here needs to know.
-    Knowledge { head: FrameHead, frame: Bytes, lease: Lease, asking: Asking },
+    Knowledge {
+        head: FrameHead,
+        frame: Bytes,
+        lease: Lease,
+        asking: Asking,
+    },
 }
 
 /// What stands at the front of `rest`.
@@ -166,9 +174,15 @@ impl Session {
     fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Result<Poll<bool>, Close> {
         match self.requests.waiting.take() {
             None => Ok(Poll::Ready(false)),
-            Some(Waiting::Memory { frame_bytes, mut admission }) => match Pin::new(&mut admission).poll(cx) {
+            Some(Waiting::Memory {
+                frame_bytes,
+                mut admission,
+            }) => match Pin::new(&mut admission).poll(cx) {
                 Poll::Pending => {
-                    self.requests.waiting = Some(Waiting::Memory { frame_bytes, admission });
+                    self.requests.waiting = Some(Waiting::Memory {
+                        frame_bytes,
+                        admission,
+                    });
                     Ok(Poll::Pending)
                 }
                 Poll::Ready(lease) => {
@@ -204,9 +218,11 @@ impl Session {
         let Requests { rest, half, .. } = &mut self.requests;
         let is_short = self.shared.budget.is_short();
         let most = match half {
-            // No further than the frame's end: what follows would make a large buffer larger.
-            Some(half) => half.frame_bytes.saturating_sub(rest.len()),
-            None => buffers::read_bytes(is_short),
+            // No further than a large frame's end: what follows would need as much room again.
+            Some(half) if half.frame_bytes > READ_BYTES => {
+                half.frame_bytes.saturating_sub(rest.len())
+            }
+            _ => buffers::read_bytes(is_short),
         };
         if half.is_none() && rest.capacity() == rest.len() {
             let mut buffer = buffers::borrow();
@@ -228,7 +244,8 @@ impl Session {
         self.consume()?;
         // Written at once, most of it is gone before anybody needs to account for it.
         if !self.to_upstream.is_empty() && self.poll_write_upstream(cx)?.is_pending() {
-            self.to_upstream.hold(self.shared.budget.charge(BUFFER_BYTES));
+            self.to_upstream
+                .hold(self.shared.budget.charge(BUFFER_BYTES));
         }
         self.keep_rest(is_short);
         self.count_judged();
@@ -240,13 +257,22 @@ impl Session {
         let judged = std::mem::take(&mut self.requests.judged);
         if judged > 0 {
             let took = self.last_traffic.elapsed();
-            self.shared.metrics.proxy_seconds(api::PRODUCE).observe_times(took, judged);
+            self.shared
+                .metrics
+                .proxy_seconds(api::PRODUCE)
+                .observe_times(took, judged);
         }
     }
 
     /// Between two reads: an empty buffer goes back to the worker, and little is kept in little memory.
     fn keep_rest(&mut self, is_short: bool) {
-        let Requests { rest, half, waiting, rest_lease, .. } = &mut self.requests;
+        let Requests {
+            rest,
+            half,
+            waiting,
+            rest_lease,
+            ..
+        } = &mut self.requests;
         if rest.is_empty() {
             if rest.capacity() > 0 {
                 buffers::give_back(std::mem::take(rest));
@@ -285,7 +311,8 @@ impl Session {
                     if *left == 0 {
                         self.requests.intake = Intake::default();
                     }
-                    self.to_upstream.push(self.requests.rest.split_to(here).freeze());
+                    self.to_upstream
+                        .push(self.requests.rest.split_to(here).freeze());
                 }
                 Intake::Drain(_) => self.drain(),
                 Intake::Frame => {
@@ -375,7 +402,12 @@ impl Session {
             }
             Plan::Hold if self.requests.rest.len() >= frame_bytes => {
                 let frame = self.requests.rest.split_to(frame_bytes).freeze();
-                let lease = self.requests.half.take().map(|half| half.lease).unwrap_or_default();
+                let lease = self
+                    .requests
+                    .half
+                    .take()
+                    .map(|half| half.lease)
+                    .unwrap_or_default();
                 self.on_frame(head, frame, lease)?;
             }
             Plan::Hold => {
@@ -393,7 +425,11 @@ impl Session {
         }
         // While there is plenty, the buffer that it has begun in is kept for it, and accounted for.
         let is_short = self.shared.budget.is_short();
-        let bytes = if is_short { frame_bytes } else { frame_bytes.max(BUFFER_BYTES) };
+        let bytes = if is_short {
+            frame_bytes
+        } else {
+            frame_bytes.max(BUFFER_BYTES)
+        };
         match self.shared.budget.try_admit(bytes) {
             Some(lease) => self.expect_rest_of_frame(frame_bytes, lease),
             None => {
@@ -401,7 +437,10 @@ impl Session {
                 self.requests.rest.clear();
                 buffers::give_back(std::mem::replace(&mut self.requests.rest, begun));
                 let admission = self.shared.budget.admit(frame_bytes);
-                self.requests.waiting = Some(Waiting::Memory { frame_bytes, admission });
+                self.requests.waiting = Some(Waiting::Memory {
+                    frame_bytes,
+                    admission,
+                });
             }
         }
     }
@@ -495,118 +534,6 @@ impl Session {
         self.expect(&head, Answer::Forwarded);
         self.to_upstream
             .push(api_versions::forwarded(frame, head.api_version));
-    }
-
-    fn on_produce(
-        &mut self,
-        head: FrameHead,
-        frame: Bytes,
-        mut lease: Lease,
-        asked: Asked,
-    ) -> Result<(), Close> {
-        match self.judge.weigh(&frame, head.api_version, &asked) {
-            Err(malformed) => self.end(Close::MalformedRequest(malformed)),
-            Ok(Some(question)) => {
-                let asking = self.ask(question, asked, &frame);
-                // The frame keeps the worker's buffer meanwhile; what was weighed is weighed again.
-                if lease.is_empty() {
-                    lease = self.shared.budget.charge(BUFFER_BYTES);
-                }
-                self.judge.release();
-                self.requests.waiting = Some(Waiting::Knowledge {
-                    head,
-                    frame,
-                    lease,
-                    asking,
-                });
-            }
-            Ok(None) => {
-                self.who.learn_client_id(self.judge.client_id(&frame));
-                let verdict = self.judge.settle(&frame, &self.who, self.last_traffic);
-                self.carry_out(head, frame, verdict);
-                self.to_upstream.hold(lease);
-                self.judge.release();
-                self.requests.judged += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// Forwards what the verdict keeps and sees to it that everything is answered.
-    fn carry_out(&mut self, head: FrameHead, frame: Bytes, verdict: Verdict) {
-        let Verdict {
-            kept,
-            sent,
-            refused,
-        } = verdict;
-        let wants_answer = self.judge.layout().acks != 0;
-        let is_refused = !refused.is_empty();
-        let is_forwarded = match kept {
-            None => {
-                self.to_upstream.push(frame);
-                true
-            }
-            Some(kept) if kept.is_empty() => false,
-            Some(kept) => {
-                for piece in self.judge.layout().splice(&kept) {
-                    self.to_upstream.push(match piece {
-                        Piece::Original(range) => frame.slice(range),
-                        Piece::Made(bytes) => bytes.into(),
-                    });
-                }
-                true
-            }
-        };
-        match (wants_answer, is_forwarded) {
-            (true, true) => {
-                self.expect(&head, Answer::Produce(Produced { sent, refused }))
-            }
-            (true, false) => {
-                let answer = ProduceAnswer::new(head.correlation_id, by_topic(refused));
-                self.expect(&head, Answer::Made(answer.encode(head.api_version).into()));
-            }
-            // The broker, too, stores the sound partitions of an acks 0 request and then closes.
-            (false, _) if is_refused => self.end(Close::RefusedWithoutAnswer),
-            (false, _) => {}
-        }
-    }
-
-    /// Reads an oversized Produce without keeping it; where it is only observed, it passes.
-    fn drain(&mut self) {
-        let Requests {
-            intake: Intake::Drain(oversized),
-            rest,
-            ..
-        } = &mut self.requests
-        else {
-            return;
-        };
-        let here = oversized.left().min(rest.len());
-        let chunk = rest.split_to(here).freeze();
-        if oversized.passes {
-            self.to_upstream.push(chunk.clone());
-        }
-        if let Err(malformed) = oversized.read(&chunk) {
-            self.end(Close::MalformedRequest(malformed));
-            return;
-        }
-        if oversized.left() > 0 {
-            return;
-        }
-        let Intake::Drain(oversized) = std::mem::take(&mut self.requests.intake) else {
-            return;
-        };
-        let (head, passes) = (oversized.head, oversized.passes);
-        let refused = self.refuse_oversized(*oversized);
-        match refused {
-            Some(_) if passes => self.expect(&head, Answer::Produce(Produced::default())),
-            None if passes => {}
-            Some(refused) => {
-                let answer = ProduceAnswer::new(head.correlation_id, by_topic(refused));
-                self.expect(&head, Answer::Made(answer.encode(head.api_version).into()));
-            }
-            None => self.end(Close::RefusedWithoutAnswer),
-        }
     }
 
     fn expect(&mut self, head: &FrameHead, answer: Answer) {

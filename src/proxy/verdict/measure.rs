@@ -73,7 +73,11 @@ pub(super) fn sample(
         Decode::WhenNeeded => SAMPLER.with_borrow_mut(|sampler| sampler.may_sample(now)),
         Decode::Never => false,
     };
-    let Some(codec) = measured.facts.codec.filter(|_| may_sample && measured.header.magic == 2) else {
+    let Some(codec) = measured
+        .facts
+        .codec
+        .filter(|_| may_sample && measured.header.magic == 2)
+    else {
         return;
     };
     let most = if decode == Decode::Always {

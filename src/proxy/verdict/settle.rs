@@ -7,7 +7,9 @@ use super::{
     INVALID_RECORD, Judge, MESSAGE_TOO_LARGE, Measured, Outcome, Refused, Sent, Verdict, Weighed,
 };
 use crate::batch::BatchHeader;
-use crate::policy::{Action, BatchFacts, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Violation};
+use crate::policy::{
+    Action, BatchFacts, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Violation,
+};
 use crate::proxy::ClientInfo;
 use crate::proxy::topics::TopicHandle;
 use crate::wire::produce_answer::PartitionResult;
@@ -207,8 +209,19 @@ impl Judge {
 impl Measured {
     fn sent(self, partition: i32) -> Sent {
         let Measured { topic, facts, .. } = self;
-        let BatchFacts { wire_bytes, codec, records, .. } = facts;
-        Sent { topic, partition, wire_bytes, codec, records }
+        let BatchFacts {
+            wire_bytes,
+            codec,
+            records,
+            ..
+        } = facts;
+        Sent {
+            topic,
+            partition,
+            wire_bytes,
+            codec,
+            records,
+        }
     }
 }
 

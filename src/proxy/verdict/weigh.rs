@@ -121,8 +121,7 @@ impl<'a> Scales<'a> {
             return Outcome::Within(measured);
         }
         let inspected = &self.asked.inspected;
-        let known = inspected
-            .binary_search_by_key(&partition_entry, |(entry, _)| *entry);
+        let known = inspected.binary_search_by_key(&partition_entry, |(entry, _)| *entry);
         let known = known
             .ok()
             .and_then(|at| inspected.get(at))
@@ -137,7 +136,9 @@ impl<'a> Scales<'a> {
             Finding::BadCrc => None,
             Finding::Over(over) => topic.policy.violation(&over),
             Finding::Undecodable(why) => topic.policy.unreadable(why.label()),
-            Finding::Unfinished if self.asked.decoded => topic.policy.unreadable("too_much_to_decode"),
+            Finding::Unfinished if self.asked.decoded => {
+                topic.policy.unreadable("too_much_to_decode")
+            }
             Finding::Unfinished => {
                 self.long.push(LongDecode {
                     partition_entry,
@@ -172,11 +173,21 @@ impl<'a> Scales<'a> {
 /// Weighs what Produce carried before version 3. Its messages are not looked into: where a limit lies inside, it is
 /// refused.
 fn weigh_message_set(topic: &Arc<TopicHandle>, records: &[u8]) -> Outcome {
-    let Ok(LargestMessage { wire_bytes, attributes, messages }) = largest_message(records) else {
+    let Ok(LargestMessage {
+        wire_bytes,
+        attributes,
+        messages,
+    }) = largest_message(records)
+    else {
         return Outcome::Pass;
     };
     let header = BatchHeader::of_message(wire_bytes, attributes, messages);
-    let measured = Measured { topic: Arc::clone(topic), header, facts: facts(&header), proof: None };
+    let measured = Measured {
+        topic: Arc::clone(topic),
+        header,
+        facts: facts(&header),
+        proof: None,
+    };
     let violation = topic.policy.judge_batch(&measured.facts, topic.learned());
     match violation.or_else(|| topic.policy.unreadable("old_message_format")) {
         Some(violation) => Outcome::Over(measured, violation),
