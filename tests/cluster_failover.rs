@@ -6,10 +6,12 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use bytes::Bytes;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::{
-    BrokerId, FetchRequest, FetchResponse, GroupId, ProduceResponse, ShareFetchRequest, TopicName, share_fetch_request,
+    BrokerId, FetchRequest, FetchResponse, GroupId, ProduceResponse, ResponseHeader, ShareFetchRequest, TopicName, share_fetch_request,
 };
+use kafka_protocol::protocol::{Decodable, HeaderVersion};
 use support::client::{produce_request, text};
 use support::{Connection, Kafka, KafkaOptions, Part, Record, Sizegate, Topic, admin, batch, batch_of_bytes, ports, unique};
 
@@ -49,7 +51,10 @@ impl Trio {
         for address in self.kafka.bootstrap().split(',') {
             let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
             let said = [b"127.0.0.1", &i32::from(port).to_be_bytes()[..]].concat();
-            assert!(!frame.windows(said.len()).any(|window| window == said), "{case} names {address}");
+            let hosts = (0..frame.len()).filter(|at| frame[*at] == b'1' && frame[*at..].starts_with(b"127.0.0.1"));
+            for at in hosts {
+                assert!(!frame[at..].starts_with(&said), "{case} names {address}");
+            }
         }
     }
 }
@@ -95,6 +100,12 @@ fn fetch(topic: &Topic, partitions: &[i32]) -> FetchRequest {
     FetchRequest::default().with_replica_id(BrokerId(-1)).with_max_bytes(i32::MAX).with_session_epoch(-1).with_topics(vec![entry])
 }
 
+fn decode(frame: Vec<u8>, version: i16) -> FetchResponse {
+    let mut body = Bytes::from(frame);
+    ResponseHeader::decode(&mut body, FetchResponse::header_version(version)).unwrap();
+    FetchResponse::decode(&mut body, version).unwrap()
+}
+
 #[test]
 fn a_fetch_from_the_wrong_broker_is_pointed_through_the_proxy_however_large_its_answer() {
     let trio = trio();
@@ -108,12 +119,15 @@ fn a_fetch_from_the_wrong_broker_is_pointed_through_the_proxy_however_large_its_
             let mut connection = Connection::open(trio.sizegate.node(node_id));
             assert_eq!(connection.produce(8, -1, &[Part::at(&trio.topic, own, records)])[0].code, 0);
         }
-        for version in 4..=18 {
+        let versions = if batches > 1 { vec![12, 16, 18] } else { (4..=18).collect() };
+        for version in versions {
             let case = format!("v{version} with {batches} more batches of {stored} bytes");
             let mut connection = Connection::open(trio.sizegate.node(node_id));
             let request = fetch(&trio.topic, &[own, wrong]);
             connection.send(&request, version);
-            let (_, answer) = connection.receive::<FetchResponse>(version);
+            let frame = connection.read_frame().unwrap();
+            trio.assert_names_no_broker(&case, &frame);
+            let answer = decode(frame, version);
             let part = |index: i32| answer.responses[0].partitions.iter().find(|part| part.partition_index == index).unwrap();
             assert_eq!(part(wrong).error_code, 6, "{case}");
             assert_eq!(part(own).error_code, 0, "{case}");
@@ -127,8 +141,6 @@ fn a_fetch_from_the_wrong_broker_is_pointed_through_the_proxy_however_large_its_
                 assert_endpoint(trio, &case, trio.leaders[&wrong], &endpoint.host, endpoint.port);
             }
             assert!(answer.node_endpoints.len() == original.node_endpoints.len() || batches > 0, "{case}: no hint left");
-            connection.send(&request, version);
-            trio.assert_names_no_broker(&case, &connection.read_frame().unwrap());
             // The connection is in step.
             assert_eq!(connection.produce(8, -1, &[Part::at(&trio.topic, trio.led_by(node_id), batch_of_bytes(1_000_001).build())])[0].code, 10);
         }

@@ -149,17 +149,18 @@ fn a_segment_smaller_than_the_limit_is_the_limit_and_no_client_sees_code_18() {
     for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
         let sizegate = Sizegate::start(kafka, "");
         let topic = kafka.topic("segment", 1, &[("max.message.bytes", "2097152"), ("segment.bytes", "1048576")]);
-        let direct = produce(&mut Connection::open(kafka.bootstrap()), 8, &topic, 1_048_577);
+        let sent = [Part::new(&topic, fresh(1_048_577))];
+        let direct = Connection::open(kafka.bootstrap()).produce(8, -1, &sent).remove(0);
         assert_eq!(direct.code, 18, "the broker alone");
-        let mut connection = Connection::open(sizegate.bootstrap());
         for version in 3..=13 {
-            let answer = produce(&mut connection, version, &topic, 1_048_577);
+            let answer = Connection::open(sizegate.bootstrap()).produce(version, -1, &sent).remove(0);
             assert_eq!(answer.code, 10, "v{version}: {answer:?}");
             if version >= 8 {
                 assert!(text(&answer).contains("size_bytes=1048577 limit_bytes=1048576 source=segment"), "{answer:?}");
             }
         }
-        assert_eq!(produce(&mut connection, 8, &topic, 1_048_576).code, 0);
+        let fits = produce(&mut Connection::open(sizegate.bootstrap()), 8, &topic, 1_048_576);
+        assert_eq!(fits.code, 0);
     }
 }
 
