@@ -42,11 +42,12 @@ need_java() {
 }
 
 # free_ports N   prints the first of N ports in a row on which nobody listens on 127.0.0.1. They lie below the
-# range the kernel gives to outgoing connections, so that no client can sit on one between now and its use.
+# range the kernel gives to outgoing connections, so that no client can sit on one between now and its use, and
+# above those that tests take.
 free_ports() {
   local count=$1 first port free
   while true; do
-    first=$((20000 + (RANDOM * 32768 + RANDOM) % 11000))
+    first=$((31000 + (RANDOM * 32768 + RANDOM) % 1700))
     free=yes
     for ((port = first; port < first + count; port++)); do
       if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then free=no && break; fi

@@ -72,7 +72,8 @@ pub struct Kafka {
     cluster_id: String,
     voters: String,
     nodes: Vec<Node>,
-    certs: Option<(Certs, PathBuf)>,
+    /// In the first node's folder, which is removed with it.
+    certs: Option<Certs>,
 }
 
 struct Node {
@@ -105,16 +106,16 @@ impl Kafka {
             dir: new_dir(&format!("kafka-{id}")),
             process: Mutex::new(None),
         });
-        let certs = options.tls.then(|| {
-            let dir = new_dir("certs");
-            (Certs::make(&dir), dir)
-        });
+        let nodes: Vec<Node> = nodes.collect();
+        let certs = options
+            .tls
+            .then(|| Certs::make(&nodes[0].dir.join("certs")));
         let kafka = Self {
             version: version.to_string(),
             cluster_id: base64::engine::general_purpose::URL_SAFE_NO_PAD
                 .encode(uuid::Uuid::new_v4().as_bytes()),
             voters: voters.join(","),
-            nodes: nodes.collect(),
+            nodes,
             certs,
             options,
         };
@@ -185,6 +186,11 @@ impl Kafka {
         all.join(",")
     }
 
+    /// The ids of all nodes, those that joined later included.
+    pub fn node_ids(&self) -> Vec<i32> {
+        self.nodes.iter().map(|node| node.id).collect()
+    }
+
     /// One node's plain address.
     pub fn node(&self, id: i32) -> String {
         format!("127.0.0.1:{}", self.find(id).first_port)
@@ -192,7 +198,7 @@ impl Kafka {
 
     /// The certificates of a cluster with `tls`.
     pub fn certs(&self) -> &Certs {
-        &self.certs.as_ref().expect("started without tls").0
+        self.certs.as_ref().expect("started without tls")
     }
 
     /// What a node logged so far.
@@ -400,7 +406,7 @@ impl Kafka {
                 ));
             }
         }
-        if let Some((certs, _)) = &self.certs {
+        if let Some(certs) = &self.certs {
             lines.push("ssl.keystore.type=PEM".into());
             lines.push(format!(
                 "ssl.keystore.location={}",
@@ -430,9 +436,6 @@ impl Drop for Kafka {
                     .take(),
             );
             let _ = fs::remove_dir_all(&node.dir);
-        }
-        if let Some((_, dir)) = &self.certs {
-            let _ = fs::remove_dir_all(dir);
         }
     }
 }

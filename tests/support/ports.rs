@@ -1,26 +1,64 @@
 //! Free ports. They lie below the range that the kernel gives to outgoing connections (32768 and up), so no
 //! client can sit on one between this look and its use, and a killed broker finds its port free again.
+//!
+//! Ports go out in blocks. A block belongs to the test process that holds the lock of its file until it ends: a
+//! broker binds seconds after this look, and another test run on the same machine must not take its ports meanwhile.
 
 use std::collections::hash_map::RandomState;
+use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::sync::Mutex;
 
-/// Given out already by this process: they may not be bound yet.
-static TAKEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+/// The demo's scripts take theirs above (`scripts/lib.sh`).
+const RANGE: Range<u16> = 20_000..30_976;
+const BLOCK: u16 = 32;
 
-/// The first of `count` free ports in a row on 127.0.0.1.
+struct Block {
+    ports: Range<u16>,
+    /// Locked as long as it is open.
+    _lock: File,
+}
+
+static BLOCKS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+
+/// The first of `count` free ports in a row on 127.0.0.1; at most 32. They are this process's until it ends.
 pub fn free_ports(count: u16) -> u16 {
-    let mut taken = TAKEN.lock().unwrap();
+    assert!(count <= BLOCK, "{count} ports in a row");
+    let mut blocks = BLOCKS
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
     loop {
-        let random = RandomState::new().build_hasher().finish();
-        let first = 20_000 + (random % 11_000) as u16;
-        let range = first..first + count;
-        let free =
-            |port: u16| !taken.contains(&port) && TcpListener::bind(("127.0.0.1", port)).is_ok();
-        if range.clone().all(free) {
-            taken.extend(range);
-            return first;
+        for block in blocks.iter_mut() {
+            while block.ports.len() >= usize::from(count) {
+                let first = block.ports.start;
+                let wanted = first..first + count;
+                let bound = wanted
+                    .clone()
+                    .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_err());
+                // Behind what this gives out, or behind the port that something else sits on.
+                block.ports.start = bound.map_or(wanted.end, |port| port + 1);
+                if bound.is_none() {
+                    return first;
+                }
+            }
         }
+        blocks.extend(lock_a_block());
     }
+}
+
+/// A random block, unless another process has it.
+fn lock_a_block() -> Option<Block> {
+    let dir = std::env::temp_dir().join("sizegate-test-ports");
+    fs::create_dir_all(&dir).unwrap();
+    let random = RandomState::new().build_hasher().finish();
+    let number = (random % u64::from(RANGE.len() as u16 / BLOCK)) as u16;
+    let first = RANGE.start + number * BLOCK;
+    let lock = File::create(dir.join(first.to_string())).unwrap();
+    lock.try_lock().ok()?;
+    Some(Block {
+        ports: first..first + BLOCK,
+        _lock: lock,
+    })
 }
