@@ -385,31 +385,55 @@ fn a_refusal_leaves_the_sequence_of_an_idempotent_producer_as_a_brokers_own_refu
 #[test]
 fn what_a_broker_ignores_behind_a_batch_hides_the_batch_from_no_rule() {
     for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
-        let sizegate = Sizegate::start(kafka, "rules: [{name: small, topics: ['hidden-*'], limits: {batch_bytes: 3000}}]");
+        let sizegate = Sizegate::start(
+            kafka,
+            "rules: [{name: small, topics: ['hidden-*'], limits: {batch_bytes: 3000}}]",
+        );
         let topic = kafka.topic("hidden", 1, &[]);
         let another = batch_of_bytes(500).build();
         for behind in [1, 16, 17, 30, 61, 499] {
-            let records = Bytes::from([&batch_of_bytes(LIMIT + 1).build()[..], &another[..behind]].concat());
+            let records =
+                Bytes::from([&batch_of_bytes(LIMIT + 1).build()[..], &another[..behind]].concat());
             let sent = [Part::new(&topic, records)];
-            assert_eq!(Connection::open(kafka.bootstrap()).produce(9, -1, &sent)[0].code, 0, "{behind}: the broker alone");
-            assert_eq!(Connection::open(sizegate.bootstrap()).produce(9, -1, &sent)[0].code, 10, "{behind}");
+            assert_eq!(
+                Connection::open(kafka.bootstrap()).produce(9, -1, &sent)[0].code,
+                0,
+                "{behind}: the broker alone"
+            );
+            assert_eq!(
+                Connection::open(sizegate.bootstrap()).produce(9, -1, &sent)[0].code,
+                10,
+                "{behind}"
+            );
         }
         // A whole second batch is the broker's to refuse.
         let two = Bytes::from([batch_of_bytes(LIMIT + 1).build(), another].concat());
-        assert_eq!(Connection::open(sizegate.bootstrap()).produce(9, -1, &[Part::new(&topic, two)])[0].code, 87);
+        assert_eq!(
+            Connection::open(sizegate.bootstrap()).produce(9, -1, &[Part::new(&topic, two)])[0]
+                .code,
+            87
+        );
     }
 }
 
 #[test]
 fn the_same_batch_for_the_third_time_is_a_loop_and_three_different_ones_are_not() {
     let kafka = Kafka::shared("4.4.0");
-    let sizegate = Sizegate::start(kafka, "rules: [{name: small, topics: ['loop-*'], limits: {batch_bytes: 3000}}]");
+    let sizegate = Sizegate::start(
+        kafka,
+        "rules: [{name: small, topics: ['loop-*'], limits: {batch_bytes: 3000}}]",
+    );
     let topic = kafka.topic("loop", 1, &[]);
     let (id, epoch) = init_producer_id(&kafka.bootstrap());
     for producer in [(id, epoch, 0), (-1, -1, -1)] {
-        let of = |seed: u64| batch([Record::of_random(4_000, seed)]).producer(producer.0, producer.1, producer.2).build();
+        let of = |seed: u64| {
+            batch([Record::of_random(4_000, seed)])
+                .producer(producer.0, producer.1, producer.2)
+                .build()
+        };
         let mut connection = Connection::open(sizegate.bootstrap());
-        let mut refuse = |seed: u64| connection.produce(9, -1, &[Part::new(&topic, of(seed))])[0].code;
+        let mut refuse =
+            |seed: u64| connection.produce(9, -1, &[Part::new(&topic, of(seed))])[0].code;
         // A refused batch's sequence number is the next one's.
         assert_eq!([1, 2, 3, 4, 5].map(&mut refuse), [10; 5], "{producer:?}");
         assert_eq!([5, 5].map(&mut refuse), [10, 87], "{producer:?}");

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sizegate::policy::Codec;
-use support::{Answer, Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Record, Sizegate, Topic, batch, batch_of_bytes, eventually};
+use support::{
+    Answer, Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Record, Sizegate, Topic, batch,
+    batch_of_bytes, eventually,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How soon a change must be in force.
@@ -17,18 +20,23 @@ const SOON: Duration = Duration::from_secs(1);
 /// No two batches alike: the same one again and again would be taken for a loop.
 fn fresh(bytes: usize) -> Bytes {
     static TIME: AtomicI64 = AtomicI64::new(1_700_000_000_000);
-    batch_of_bytes(bytes).base_timestamp(TIME.fetch_add(1, Ordering::Relaxed)).build()
+    batch_of_bytes(bytes)
+        .base_timestamp(TIME.fetch_add(1, Ordering::Relaxed))
+        .build()
 }
 
 fn produce(connection: &mut Connection, version: i16, topic: &Topic, bytes: usize) -> Answer {
-    connection.produce(version, -1, &[Part::new(topic, fresh(bytes))]).remove(0)
+    connection
+        .produce(version, -1, &[Part::new(topic, fresh(bytes))])
+        .remove(0)
 }
 
 /// Waits until the broker itself applies a limit: AlterConfigs is answered before.
 fn applies(kafka: &Kafka, topic: &Topic, limit: usize) {
     let mut connection = Connection::open(kafka.bootstrap());
     eventually(PATIENCE, &format!("the broker applies {limit}"), || {
-        let [fits, not] = [limit, limit + 1].map(|bytes| produce(&mut connection, 8, topic, bytes).code);
+        let [fits, not] =
+            [limit, limit + 1].map(|bytes| produce(&mut connection, 8, topic, bytes).code);
         ((fits, not) == (0, 10)).then_some(())
     });
 }
@@ -36,7 +44,10 @@ fn applies(kafka: &Kafka, topic: &Topic, limit: usize) {
 /// The text of a refusal by the proxy itself.
 fn text(answer: &Answer) -> &str {
     let text = answer.text.as_deref().unwrap_or_default();
-    assert!(answer.code == 10 && text.starts_with("sizegate refused "), "{answer:?}");
+    assert!(
+        answer.code == 10 && text.starts_with("sizegate refused "),
+        "{answer:?}"
+    );
     text
 }
 
@@ -72,7 +83,13 @@ fn a_limit_raised_and_lowered_under_load_is_in_force_within_a_second() {
                 std::thread::sleep(SOON + Duration::from_millis(300));
             }
             is_over.store(true, Ordering::Relaxed);
-            (changes, producers.into_iter().flat_map(|producer| producer.join().unwrap()).collect::<Vec<_>>())
+            (
+                changes,
+                producers
+                    .into_iter()
+                    .flat_map(|producer| producer.join().unwrap())
+                    .collect::<Vec<_>>(),
+            )
         });
         for (n, (_, done, limit)) in changes.iter().enumerate() {
             let until = changes.get(n + 1).map(|(asked, ..)| *asked);
@@ -85,10 +102,16 @@ fn a_limit_raised_and_lowered_under_load_is_in_force_within_a_second() {
                 if *limit >= 2_500 {
                     assert_eq!(answer.code, 0, "limit {limit}: {answer:?}");
                 } else {
-                    assert!(text(answer).contains(&format!("limit_bytes={limit} source=topic")), "limit {limit}: {answer:?}");
+                    assert!(
+                        text(answer).contains(&format!("limit_bytes={limit} source=topic")),
+                        "limit {limit}: {answer:?}"
+                    );
                 }
             }
-            assert!(seen > 0, "nothing was produced a second after the limit became {limit}");
+            assert!(
+                seen > 0,
+                "nothing was produced a second after the limit became {limit}"
+            );
         }
     }
 }
@@ -101,8 +124,14 @@ fn a_limit_just_raised_refuses_nothing() {
         let mut connection = Connection::open(sizegate.bootstrap());
         for n in 1..=10_usize {
             let limit = 1_000 * n;
-            assert!(text(&produce(&mut connection, 8, &topic, limit + 1)).contains(&format!("limit_bytes={limit} ")));
-            kafka.alter_topic_config(&topic.name, &[("max.message.bytes", Some(&(limit + 1_000).to_string()))]);
+            assert!(
+                text(&produce(&mut connection, 8, &topic, limit + 1))
+                    .contains(&format!("limit_bytes={limit} "))
+            );
+            kafka.alter_topic_config(
+                &topic.name,
+                &[("max.message.bytes", Some(&(limit + 1_000).to_string()))],
+            );
             applies(kafka, &topic, limit + 1_000);
             // What was read before is not trusted any longer by then.
             std::thread::sleep(Duration::from_millis(110));
@@ -118,9 +147,15 @@ fn the_brokers_default_may_change_while_it_runs() {
         // A broker of its own: its default is everybody's.
         let kafka = Kafka::start(version, KafkaOptions::default());
         let sizegate = Sizegate::start(&kafka, "");
-        let (inherits, own) = (kafka.topic("inherits", 1, &[]), kafka.topic("own", 1, &[("max.message.bytes", "6000")]));
+        let (inherits, own) = (
+            kafka.topic("inherits", 1, &[]),
+            kafka.topic("own", 1, &[("max.message.bytes", "6000")]),
+        );
         let mut connection = Connection::open(sizegate.bootstrap());
-        assert!(text(&produce(&mut connection, 8, &inherits, 1_048_589)).contains("limit_bytes=1048588 source=broker"));
+        assert!(
+            text(&produce(&mut connection, 8, &inherits, 1_048_589))
+                .contains("limit_bytes=1048588 source=broker")
+        );
         for (id, limit) in [("", 5_000), ("1", 4_000), ("1", 8_000)] {
             kafka.alter_broker_config(id, &[("message.max.bytes", Some(&limit.to_string()))]);
             applies(&kafka, &inherits, limit);
@@ -129,11 +164,18 @@ fn the_brokers_default_may_change_while_it_runs() {
             eventually(PATIENCE, "the new default is in force", || {
                 let answer = produce(&mut connection, 13, &inherits, limit + 1);
                 assert_eq!(answer.code, 10, "whoever refuses it: {answer:?}");
-                answer.text.as_deref().is_some_and(|text| text.contains(&words)).then_some(())
+                answer
+                    .text
+                    .as_deref()
+                    .is_some_and(|text| text.contains(&words))
+                    .then_some(())
             });
             assert!(begun.elapsed() < SOON, "it took {:?}", begun.elapsed());
             assert_eq!(produce(&mut connection, 8, &inherits, limit).code, 0);
-            assert!(text(&produce(&mut connection, 8, &own, 6_001)).contains("limit_bytes=6000 source=topic"));
+            assert!(
+                text(&produce(&mut connection, 8, &own, 6_001))
+                    .contains("limit_bytes=6000 source=topic")
+            );
         }
         // Without any of these the built-in one is back.
         kafka.alter_broker_config("1", &[("message.max.bytes", None)]);
@@ -148,18 +190,37 @@ fn the_brokers_default_may_change_while_it_runs() {
 fn a_segment_smaller_than_the_limit_is_the_limit_and_no_client_sees_code_18() {
     for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
         let sizegate = Sizegate::start(kafka, "");
-        let topic = kafka.topic("segment", 1, &[("max.message.bytes", "2097152"), ("segment.bytes", "1048576")]);
+        let topic = kafka.topic(
+            "segment",
+            1,
+            &[
+                ("max.message.bytes", "2097152"),
+                ("segment.bytes", "1048576"),
+            ],
+        );
         let sent = [Part::new(&topic, fresh(1_048_577))];
-        let direct = Connection::open(kafka.bootstrap()).produce(8, -1, &sent).remove(0);
+        let direct = Connection::open(kafka.bootstrap())
+            .produce(8, -1, &sent)
+            .remove(0);
         assert_eq!(direct.code, 18, "the broker alone");
         for version in 3..=13 {
-            let answer = Connection::open(sizegate.bootstrap()).produce(version, -1, &sent).remove(0);
+            let answer = Connection::open(sizegate.bootstrap())
+                .produce(version, -1, &sent)
+                .remove(0);
             assert_eq!(answer.code, 10, "v{version}: {answer:?}");
             if version >= 8 {
-                assert!(text(&answer).contains("size_bytes=1048577 limit_bytes=1048576 source=segment"), "{answer:?}");
+                assert!(
+                    text(&answer).contains("size_bytes=1048577 limit_bytes=1048576 source=segment"),
+                    "{answer:?}"
+                );
             }
         }
-        let fits = produce(&mut Connection::open(sizegate.bootstrap()), 8, &topic, 1_048_576);
+        let fits = produce(
+            &mut Connection::open(sizegate.bootstrap()),
+            8,
+            &topic,
+            1_048_576,
+        );
         assert_eq!(fits.code, 0);
     }
 }
@@ -171,11 +232,17 @@ fn a_topic_created_anew_has_its_new_limit() {
         let first = kafka.topic("anew", 1, &[("max.message.bytes", "2000")]);
         let mut connection = Connection::open(sizegate.bootstrap());
         for version in [8, 13] {
-            assert!(text(&produce(&mut connection, version, &first, 2_001)).contains("limit_bytes=2000 "));
+            assert!(
+                text(&produce(&mut connection, version, &first, 2_001))
+                    .contains("limit_bytes=2000 ")
+            );
         }
         kafka.delete_topic(&first.name);
         let second = eventually(PATIENCE, "the topic is created again", || {
-            std::panic::catch_unwind(|| kafka.create_topic(&first.name, 1, 1, &[("max.message.bytes", "5000")])).ok()
+            std::panic::catch_unwind(|| {
+                kafka.create_topic(&first.name, 1, 1, &[("max.message.bytes", "5000")])
+            })
+            .ok()
         });
         assert_ne!(first.id, second.id);
         for (version, topic) in [(8, &second), (13, &second), (8, &second)] {
@@ -184,8 +251,16 @@ fn a_topic_created_anew_has_its_new_limit() {
         }
         eventually(PATIENCE, "the new limit is in force", || {
             let answers = [8, 13].map(|version| produce(&mut connection, version, &second, 5_001));
-            assert!(answers.iter().all(|answer| answer.code == 10), "{answers:?}");
-            let is_ours = |answer: &Answer| answer.text.as_deref().is_some_and(|text| text.contains("limit_bytes=5000 "));
+            assert!(
+                answers.iter().all(|answer| answer.code == 10),
+                "{answers:?}"
+            );
+            let is_ours = |answer: &Answer| {
+                answer
+                    .text
+                    .as_deref()
+                    .is_some_and(|text| text.contains("limit_bytes=5000 "))
+            };
             answers.iter().all(is_ours).then_some(())
         });
         // The old id is the broker's business.
@@ -203,7 +278,9 @@ fn a_batch_that_grows_when_the_broker_rewrites_it_is_refused_with_our_words() {
         let records = batch([Record::of_a(1_880_000)]).codec(Codec::Gzip).build();
         let mut connection = Connection::open(sizegate.bootstrap());
         for version in [3, 8, 12, 13] {
-            let answer = connection.produce(version, -1, &[Part::new(&topic, records.clone())]).remove(0);
+            let answer = connection
+                .produce(version, -1, &[Part::new(&topic, records.clone())])
+                .remove(0);
             assert_eq!(answer.code, 10, "v{version}: {answer:?}");
             if version >= 8 {
                 let text = answer.text.unwrap();
@@ -213,10 +290,18 @@ fn a_batch_that_grows_when_the_broker_rewrites_it_is_refused_with_our_words() {
         }
         // Once the topic is known, so is the reason.
         let text = eventually(PATIENCE, "the reason", || {
-            let answer = connection.produce(8, -1, &[Part::new(&topic, records.clone())]).remove(0);
-            answer.text.filter(|text| text.contains("compression.type="))
+            let answer = connection
+                .produce(8, -1, &[Part::new(&topic, records.clone())])
+                .remove(0);
+            answer
+                .text
+                .filter(|text| text.contains("compression.type="))
         });
-        assert!(text.contains("compression.type=none") || text.contains("compression.type=uncompressed"), "{text}");
+        assert!(
+            text.contains("compression.type=none")
+                || text.contains("compression.type=uncompressed"),
+            "{text}"
+        );
         assert_eq!(produce(&mut connection, 8, &topic, 1_000_000).code, 0);
     }
 }
@@ -225,17 +310,33 @@ fn a_batch_that_grows_when_the_broker_rewrites_it_is_refused_with_our_words() {
 fn a_record_too_large_after_decompression_is_refused_with_our_words() {
     let kafka = Kafka::shared("4.4.0");
     let sizegate = Sizegate::start(kafka, "");
-    let topic = kafka.topic("inflated", 1, &[("max.decompressed.message.bytes", "10000")]);
+    let topic = kafka.topic(
+        "inflated",
+        1,
+        &[("max.decompressed.message.bytes", "10000")],
+    );
     let mut connection = Connection::open(sizegate.bootstrap());
     for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
         let records = batch([Record::of_a(20_000)]).codec(codec).build();
-        let direct = Connection::open(kafka.bootstrap()).produce(8, -1, &[Part::new(&topic, records.clone())]).remove(0);
-        assert_eq!((direct.code, &direct.text), (87, &None), "{codec}: the broker alone says nothing");
+        let direct = Connection::open(kafka.bootstrap())
+            .produce(8, -1, &[Part::new(&topic, records.clone())])
+            .remove(0);
+        assert_eq!(
+            (direct.code, &direct.text),
+            (87, &None),
+            "{codec}: the broker alone says nothing"
+        );
         for version in [8, 13] {
-            let answer = connection.produce(version, -1, &[Part::new(&topic, records.clone())]).remove(0);
+            let answer = connection
+                .produce(version, -1, &[Part::new(&topic, records.clone())])
+                .remove(0);
             assert_eq!(answer.code, 87, "{codec} v{version}");
             let text = answer.text.unwrap_or_default();
-            assert!(text.starts_with("sizegate let ") && text.contains("max.decompressed.message.bytes (10000)"), "{codec} v{version}: {text}");
+            assert!(
+                text.starts_with("sizegate let ")
+                    && text.contains("max.decompressed.message.bytes (10000)"),
+                "{codec} v{version}: {text}"
+            );
         }
     }
     // The limit is for compressed batches only.
@@ -247,7 +348,10 @@ fn a_compacted_topic_refuses_null_keys_in_the_brokers_own_words() {
     let kafka = Kafka::shared("4.4.0");
     let sizegate = Sizegate::start(kafka, "");
     let topic = kafka.topic("compacted", 1, &[("cleanup.policy", "compact")]);
-    let sent = [Part::new(&topic, batch([Record::of_a(100)]).codec(Codec::Gzip).build())];
+    let sent = [Part::new(
+        &topic,
+        batch([Record::of_a(100)]).codec(Codec::Gzip).build(),
+    )];
     let direct = Connection::open(kafka.bootstrap()).produce(8, -1, &sent);
     let proxied = Connection::open(sizegate.bootstrap()).produce(8, -1, &sent);
     assert_eq!(direct, proxied);
@@ -266,7 +370,10 @@ fn without_acks_a_refusal_closes_and_a_limit_just_raised_does_not() {
             connection
         };
         for version in [3, 8, 13] {
-            assert!(send(version, 2_001).is_closed_within(PATIENCE), "v{version}");
+            assert!(
+                send(version, 2_001).is_closed_within(PATIENCE),
+                "v{version}"
+            );
         }
         kafka.alter_topic_config(&topic.name, &[("max.message.bytes", Some("3000"))]);
         applies(kafka, &topic, 3_000);
@@ -274,7 +381,11 @@ fn without_acks_a_refusal_closes_and_a_limit_just_raised_does_not() {
         let before = kafka.latest_offset(&topic.name, 0);
         for version in [3, 8, 13] {
             let mut connection = send(version, 2_001);
-            assert_eq!(produce(&mut connection, version, &topic, 100).code, 0, "v{version}: the connection lives");
+            assert_eq!(
+                produce(&mut connection, version, &topic, 100).code,
+                0,
+                "v{version}: the connection lives"
+            );
         }
         assert_eq!(kafka.latest_offset(&topic.name, 0), before + 6);
     }

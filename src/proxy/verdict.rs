@@ -23,9 +23,9 @@ use super::topics::{Resolved, TopicCache, TopicHandle};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
 use crate::policy::{Action, BatchFacts, Codec, LoopDetector, Source, Violation};
-use crate::wire::{Malformed, Reason};
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
+use crate::wire::{Malformed, Reason};
 
 /// MESSAGE_TOO_LARGE
 pub const MESSAGE_TOO_LARGE: i16 = 10;
@@ -281,7 +281,8 @@ impl Judge {
             (_, false) => return Ok(()),
         };
         for weighed in &mut self.weighed {
-            if matches!(&weighed.outcome, Outcome::Over(_, violation) if violation.limit.source != Source::Rule) {
+            if matches!(&weighed.outcome, Outcome::Over(_, violation) if violation.limit.source != Source::Rule)
+            {
                 weighed.outcome = fallen(&mut weighed.outcome);
             }
         }

@@ -11,43 +11,94 @@ use crate::support::{Topic, batch_of_bytes};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn both(ways: &super::ways::Ways, frames: &[Vec<u8>]) -> [Heard; 2] {
-    [talk(&ways.kafka.bootstrap(), frames, PATIENCE), talk(&ways.sizegate.bootstrap(), frames, PATIENCE)]
+    [
+        talk(&ways.kafka.bootstrap(), frames, PATIENCE),
+        talk(&ways.sizegate.bootstrap(), frames, PATIENCE),
+    ]
 }
 
 pub fn tagged_fields_nobody_knows(version: &str) {
     let ways = ways(version);
     let topics = ways.mirrored(&[(2, &[("max.message.bytes", "2000")])]);
-    let many = |count: u32| (0..count).map(|tag| (tag + 100, vec![7; 3])).collect::<Vec<_>>();
+    let many = |count: u32| {
+        (0..count)
+            .map(|tag| (tag + 100, vec![7; 3]))
+            .collect::<Vec<_>>()
+    };
     for api_version in 9..=13 {
         for bytes in [500, 2_001] {
             let base = |topics: &[Topic]| {
-                let partitions = [(0, batch_of_bytes(bytes).build()), (1, batch_of_bytes(400).build())];
+                let partitions = [
+                    (0, batch_of_bytes(bytes).build()),
+                    (1, batch_of_bytes(400).build()),
+                ];
                 RawProduce::new(api_version, -1, &[(&topics[0], &partitions)])
             };
             let case = |place: &str| format!("v{api_version} {bytes} bytes, {place}");
-            for tags in [many(1), many(3), many(10_000), many(10_001), vec![(u32::MAX, vec![])], vec![(5, vec![]), (5, vec![])], vec![(9, vec![1]), (8, vec![2])]] {
+            for tags in [
+                many(1),
+                many(3),
+                many(10_000),
+                many(10_001),
+                vec![(u32::MAX, vec![])],
+                vec![(5, vec![]), (5, vec![])],
+                vec![(9, vec![1]), (8, vec![2])],
+            ] {
                 let count = tags.len();
-                ways.compare(&topics, &case(&format!("{count} tags in the header")), Intended::TextOnly, |topics| {
-                    RawProduce { header_tags: tags.clone(), ..base(topics) }.frame()
-                });
-                ways.compare(&topics, &case(&format!("{count} tags in the body")), Intended::TextOnly, |topics| {
-                    RawProduce { tags: tags.clone(), ..base(topics) }.frame()
-                });
-                ways.compare(&topics, &case(&format!("{count} tags in the topic")), Intended::TextOnly, |topics| {
-                    let mut request = base(topics);
-                    request.topics[0].tags = tags.clone();
-                    request.frame()
-                });
-                ways.compare(&topics, &case(&format!("{count} tags in the first partition")), Intended::TextOnly, |topics| {
-                    let mut request = base(topics);
-                    request.topics[0].partitions[0].tags = tags.clone();
-                    request.frame()
-                });
-                ways.compare(&topics, &case(&format!("{count} tags in the last partition")), Intended::TextOnly, |topics| {
-                    let mut request = base(topics);
-                    request.topics[0].partitions[1].tags = tags.clone();
-                    request.frame()
-                });
+                ways.compare(
+                    &topics,
+                    &case(&format!("{count} tags in the header")),
+                    Intended::TextOnly,
+                    |topics| {
+                        RawProduce {
+                            header_tags: tags.clone(),
+                            ..base(topics)
+                        }
+                        .frame()
+                    },
+                );
+                ways.compare(
+                    &topics,
+                    &case(&format!("{count} tags in the body")),
+                    Intended::TextOnly,
+                    |topics| {
+                        RawProduce {
+                            tags: tags.clone(),
+                            ..base(topics)
+                        }
+                        .frame()
+                    },
+                );
+                ways.compare(
+                    &topics,
+                    &case(&format!("{count} tags in the topic")),
+                    Intended::TextOnly,
+                    |topics| {
+                        let mut request = base(topics);
+                        request.topics[0].tags = tags.clone();
+                        request.frame()
+                    },
+                );
+                ways.compare(
+                    &topics,
+                    &case(&format!("{count} tags in the first partition")),
+                    Intended::TextOnly,
+                    |topics| {
+                        let mut request = base(topics);
+                        request.topics[0].partitions[0].tags = tags.clone();
+                        request.frame()
+                    },
+                );
+                ways.compare(
+                    &topics,
+                    &case(&format!("{count} tags in the last partition")),
+                    Intended::TextOnly,
+                    |topics| {
+                        let mut request = base(topics);
+                        request.topics[0].partitions[1].tags = tags.clone();
+                        request.frame()
+                    },
+                );
             }
         }
     }
@@ -55,10 +106,19 @@ pub fn tagged_fields_nobody_knows(version: &str) {
         for bytes in [500, 2_001] {
             for behind in [1, 2, 1_000] {
                 let case = format!("v{api_version} {bytes} bytes, {behind} bytes behind the body");
-                ways.compare(&topics, &case, Intended::TextOnly, |topics| RawProduce {
-                    behind: vec![0xab; behind],
-                    ..RawProduce::one(api_version, -1, &topics[0], 0, batch_of_bytes(bytes).build())
-                }.frame());
+                ways.compare(&topics, &case, Intended::TextOnly, |topics| {
+                    RawProduce {
+                        behind: vec![0xab; behind],
+                        ..RawProduce::one(
+                            api_version,
+                            -1,
+                            &topics[0],
+                            0,
+                            batch_of_bytes(bytes).build(),
+                        )
+                    }
+                    .frame()
+                });
             }
         }
     }
@@ -67,16 +127,31 @@ pub fn tagged_fields_nobody_knows(version: &str) {
 pub fn client_ids_of_every_kind(version: &str) {
     let ways = ways(version);
     let topics = ways.mirrored(&[(1, &[("max.message.bytes", "2000")])]);
-    let ids = [None, Some(Vec::new()), Some(vec![0xff, 0xfe, 0x80]), Some(vec![b'x'; 32_767]), Some(b"a\n\"b\x00".to_vec())];
+    let ids = [
+        None,
+        Some(Vec::new()),
+        Some(vec![0xff, 0xfe, 0x80]),
+        Some(vec![b'x'; 32_767]),
+        Some(b"a\n\"b\x00".to_vec()),
+    ];
     for api_version in 3..=13 {
         for bytes in [500, 2_001] {
             for client_id in &ids {
                 let length = client_id.as_ref().map_or(-1, |id| id.len() as i64);
                 let case = format!("v{api_version} {bytes} bytes, a client id of {length} bytes");
-                ways.compare(&topics, &case, Intended::TextOnly, |topics| RawProduce {
-                    client_id: client_id.clone(),
-                    ..RawProduce::one(api_version, -1, &topics[0], 0, batch_of_bytes(bytes).build())
-                }.frame());
+                ways.compare(&topics, &case, Intended::TextOnly, |topics| {
+                    RawProduce {
+                        client_id: client_id.clone(),
+                        ..RawProduce::one(
+                            api_version,
+                            -1,
+                            &topics[0],
+                            0,
+                            batch_of_bytes(bytes).build(),
+                        )
+                    }
+                    .frame()
+                });
             }
         }
     }
@@ -87,7 +162,13 @@ pub fn client_ids_of_every_kind(version: &str) {
             frame[12..14].copy_from_slice(&length.to_be_bytes());
             frame.extend([0; 20]);
             let [direct, proxied] = both(ways, &[finish(frame)]);
-            assert_same(&format!("key {api_key} v{api_version}, a client id of {length} bytes that is not there"), &direct, &proxied);
+            assert_same(
+                &format!(
+                    "key {api_key} v{api_version}, a client id of {length} bytes that is not there"
+                ),
+                &direct,
+                &proxied,
+            );
         }
     }
 }
@@ -118,11 +199,24 @@ pub fn frames_of_impossible_lengths(version: &str) {
     let topics = ways.mirrored(&[(1, &[("max.message.bytes", "2000")])]);
     for api_version in [3, 8, 9, 12, 13] {
         for bytes in [500, 2_001] {
-            let whole = |topics: &[Topic]| RawProduce::one(api_version, -1, &topics[0], 0, batch_of_bytes(bytes).build()).frame();
-            let steps = (12..120).step_by(if bytes > 2_000 { 1 } else { 3 }).chain([whole(&topics[0]).len() - 3, whole(&topics[0]).len() - 1]);
+            let whole = |topics: &[Topic]| {
+                RawProduce::one(
+                    api_version,
+                    -1,
+                    &topics[0],
+                    0,
+                    batch_of_bytes(bytes).build(),
+                )
+                .frame()
+            };
+            let steps = (12..120)
+                .step_by(if bytes > 2_000 { 1 } else { 3 })
+                .chain([whole(&topics[0]).len() - 3, whole(&topics[0]).len() - 1]);
             for cut in steps {
                 let case = format!("v{api_version} {bytes} bytes, cut after {cut}");
-                ways.compare(&topics, &case, Intended::TextOnly, |topics| finish(whole(topics)[..cut].to_vec()));
+                ways.compare(&topics, &case, Intended::TextOnly, |topics| {
+                    finish(whole(topics)[..cut].to_vec())
+                });
             }
         }
     }
@@ -133,10 +227,19 @@ pub fn api_versions_in_every_version(version: &str) {
     let bodies: Vec<(&str, Vec<u8>)> = vec![
         ("empty", Vec::new()),
         ("software", software(b"raw", b"1.0", &[])),
-        ("software with tags", software(b"raw", b"1.0", &[(77, vec![1, 2, 3])])),
-        ("software with an illegal name", software(b"r w!", b"1.0", &[])),
+        (
+            "software with tags",
+            software(b"raw", b"1.0", &[(77, vec![1, 2, 3])]),
+        ),
+        (
+            "software with an illegal name",
+            software(b"r w!", b"1.0", &[]),
+        ),
         ("software without a name", software(b"", b"", &[])),
-        ("software with a long name", software(&[b'x'; 5_000], b"1.0", &[])),
+        (
+            "software with a long name",
+            software(&[b'x'; 5_000], b"1.0", &[]),
+        ),
         ("zeros", vec![0; 40]),
         ("ones", vec![0xff; 40]),
     ];
@@ -144,7 +247,11 @@ pub fn api_versions_in_every_version(version: &str) {
         for (name, body) in &bodies {
             let frame = any_frame(18, api_version, 7, body);
             let [direct, proxied] = both(ways, &[frame]);
-            assert_same(&format!("ApiVersions v{api_version}, {name}"), &direct, &proxied);
+            assert_same(
+                &format!("ApiVersions v{api_version}, {name}"),
+                &direct,
+                &proxied,
+            );
         }
     }
 }
@@ -161,24 +268,43 @@ fn software(name: &[u8], version: &[u8], tags: &[(u32, Vec<u8>)]) -> Vec<u8> {
 pub fn pipelined_requests_are_answered_in_order(version: &str) {
     let ways = ways(version);
     let topics = ways.mirrored(&[(1, &[("max.message.bytes", "2000")])]);
-    let heard = [ways.kafka.bootstrap(), ways.sizegate.bootstrap()].into_iter().zip(&topics).map(|(address, topics)| {
-        let frame = |n: i32| match n % 5 {
-            0 => any_frame(18, 3, n, &software(b"raw", b"1", &[])),
-            1 => any_frame(3, 1, n, &[0, 0, 0, 0]),
-            kind => {
-                let bytes = if kind == 2 { 500 } else { 2_001 };
-                let mut request = RawProduce::one(8, if n == 198 { 0 } else { -1 }, &topics[0], 0, batch_of_bytes(bytes).build());
-                request.correlation_id = n;
-                request.frame()
-            }
-        };
-        // The last but one is a large one with acks 0: everything before it is answered, then the close.
-        let frames: Vec<_> = (0..200).map(frame).collect();
-        talk(&address, &frames, PATIENCE)
-    });
+    let heard = [ways.kafka.bootstrap(), ways.sizegate.bootstrap()]
+        .into_iter()
+        .zip(&topics)
+        .map(|(address, topics)| {
+            let frame = |n: i32| match n % 5 {
+                0 => any_frame(18, 3, n, &software(b"raw", b"1", &[])),
+                1 => any_frame(3, 1, n, &[0, 0, 0, 0]),
+                kind => {
+                    let bytes = if kind == 2 { 500 } else { 2_001 };
+                    let mut request = RawProduce::one(
+                        8,
+                        if n == 198 { 0 } else { -1 },
+                        &topics[0],
+                        0,
+                        batch_of_bytes(bytes).build(),
+                    );
+                    request.correlation_id = n;
+                    request.frame()
+                }
+            };
+            // The last but one is a large one with acks 0: everything before it is answered, then the close.
+            let frames: Vec<_> = (0..200).map(frame).collect();
+            talk(&address, &frames, PATIENCE)
+        });
     let [direct, proxied]: [Heard; 2] = heard.collect::<Vec<_>>().try_into().unwrap();
-    let order = |heard: &Heard| heard.frames.iter().map(|frame| Bytes::copy_from_slice(&frame[..4])).collect::<Vec<_>>();
-    assert_same("the order of 198 answers", &order(&direct), &order(&proxied));
+    let order = |heard: &Heard| {
+        heard
+            .frames
+            .iter()
+            .map(|frame| Bytes::copy_from_slice(&frame[..4]))
+            .collect::<Vec<_>>()
+    };
+    assert_same(
+        "the order of 198 answers",
+        &order(&direct),
+        &order(&proxied),
+    );
     assert_eq!((direct.end, direct.frames.len()), (End::Closed, 198));
     assert_eq!((proxied.end, proxied.frames.len()), (End::Closed, 198));
 }

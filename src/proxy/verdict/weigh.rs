@@ -174,11 +174,21 @@ impl<'a> Scales<'a> {
 /// so it is passed on where no rule forbids it, and cannot be answered where one does. Its messages are not looked
 /// into: a limit inside forbids it.
 fn weigh_message_set(topic: &Arc<TopicHandle>, records: &[u8]) -> Outcome {
-    let Ok(LargestMessage { wire_bytes, attributes, messages }) = largest_message(records) else {
+    let Ok(LargestMessage {
+        wire_bytes,
+        attributes,
+        messages,
+    }) = largest_message(records)
+    else {
         return Outcome::Pass;
     };
     let header = BatchHeader::of_message(wire_bytes, attributes, messages);
-    let measured = Measured { topic: Arc::clone(topic), header, facts: facts(&header), proof: None };
+    let measured = Measured {
+        topic: Arc::clone(topic),
+        header,
+        facts: facts(&header),
+        proof: None,
+    };
     let by_rule = topic.policy.judge_batch(&measured.facts, None);
     match by_rule.or_else(|| topic.policy.unreadable("old_message_format")) {
         Some(violation) => Outcome::Over(measured, violation),
