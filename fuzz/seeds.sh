@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # seeds.sh   makes fuzz/corpus/TARGET from the batches of real clients in tests/data/batches
 #
-# Then: cargo +nightly fuzz run TARGET   (record_walk, codec_gzip, codec_snappy, codec_lz4, codec_zstd, inspect)
+# Then: cargo +nightly fuzz run TARGET   (record_walk, codec_gzip, codec_snappy, codec_lz4, codec_zstd, inspect;
+# produce_request, produce_answer, addresses and walker find their way without seeds)
 set -euo pipefail
 cd "$(dirname "$0")"
 for codec in gzip snappy lz4 zstd; do
