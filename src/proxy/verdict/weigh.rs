@@ -11,8 +11,8 @@ use crate::inspect::{DeepLimits, Effort, Finding, Inspection, inspect};
 use crate::policy::{BatchFacts, Codec, Size};
 use crate::wire::produce::Layout;
 
-/// Bytes behind a batch that are too few to begin another (`Records.HEADER_SIZE_UP_TO_MAGIC` − 1).
-const TRAILING_BYTES: usize = 16;
+/// Where a batch's magic stands.
+const MAGIC_AT: usize = 16;
 
 /// The least length field a batch of any magic can have (`LegacyRecord.RECORD_OVERHEAD_V0`).
 const LEAST_LENGTH: i32 = 14;
@@ -217,18 +217,26 @@ fn is_judged_by_size(layout: &Layout, header: &BatchHeader, records: &[u8]) -> b
         && header.base_offset == 0
         && wire_bytes >= BATCH_HEADER_BYTES
         && records.get(wire_bytes..).is_some_and(is_ignored)
-        && (layout.version >= 7 || header.codec() != Some(Codec::Zstd))
+        // Before version 7 the broker looks at the codec first: at zstd, and at one that nobody has.
+        && (layout.version >= 7 || header.codec().is_some_and(|codec| codec != Codec::Zstd))
 }
 
 /// Whether the broker ignores what stands behind a batch: it reads it as a batch that was cut off
 /// (`ByteBufferLogInputStream.nextBatch`).
 fn is_ignored(behind: &[u8]) -> bool {
-    if behind.len() <= TRAILING_BYTES {
+    let Some(length) = behind.get(8..).and_then(<[u8]>::first_chunk) else {
         return true;
+    };
+    let length = i32::from_be_bytes(*length);
+    if length < LEAST_LENGTH {
+        return false;
     }
-    let length = behind.get(8..).and_then(<[u8]>::first_chunk);
-    let length = length.map_or(0, |bytes| i32::from_be_bytes(*bytes));
-    let magic = behind.get(16).map_or(-1, |magic| magic.cast_signed());
-    let whole = usize::try_from(length).unwrap_or(0).saturating_add(12);
-    length >= LEAST_LENGTH && (0..=2).contains(&magic) && whole > behind.len()
+    let Some(magic) = behind.get(MAGIC_AT) else {
+        return true;
+    };
+    // Where Java's int overflows, the broker fails instead.
+    let whole = length
+        .checked_add(12)
+        .and_then(|whole| usize::try_from(whole).ok());
+    matches!(magic, 0..=2) && whole.is_some_and(|whole| whole > behind.len())
 }
