@@ -9,7 +9,7 @@ use bytes::Bytes;
 use kafka_protocol::messages::{ProduceResponse, ResponseHeader};
 use kafka_protocol::protocol::{Decodable, HeaderVersion};
 
-use super::raw::any_frame;
+use super::raw::{RawProduce, any_frame};
 use crate::support::client::answers;
 use crate::support::{Answer, Connection, ErrorKind, Kafka, Sizegate, Topic};
 
@@ -83,7 +83,22 @@ impl Ways {
             };
             descriptions.iter().map(topic).collect()
         };
-        [make("a"), make("b")]
+        let topics: [Vec<Topic>; 2] = [make("a"), make("b")];
+        for (topic, (partitions, _)) in topics.iter().flat_map(|side| side.iter().zip(descriptions))
+        {
+            (0..*partitions).for_each(|partition| self.wait_for_leader(topic, partition));
+        }
+        topics
+    }
+
+    /// Right after a topic is created its broker may say that it leads nothing; a batch of no bytes tells.
+    fn wait_for_leader(&self, topic: &Topic, partition: i32) {
+        let nothing = RawProduce::one(9, -1, topic, partition, Bytes::new()).frame();
+        crate::support::eventually(PATIENCE, "the partition is led", || {
+            let heard = talk(&self.kafka.bootstrap(), &[nothing.clone()], PATIENCE);
+            let answers = produce_answers(&heard, 9, std::slice::from_ref(topic), "leader");
+            (answers.first()?.code == 87).then_some(())
+        });
     }
 
     /// Sends a case both ways and demands the same Produce answers and the same end.
