@@ -18,6 +18,8 @@ use support::{
     batch_of_bytes, eventually, unique,
 };
 
+/// A guard against hanging.
+const PATIENCE: Duration = Duration::from_secs(60);
 const LIMIT: usize = 3_000;
 const VERSIONS: std::ops::RangeInclusive<i16> = 3..=13;
 
@@ -465,6 +467,9 @@ fn a_transaction_with_a_refusal_is_aborted_and_the_next_one_commits() {
     }
 }
 
+/// The coordinator still writes the markers of the transaction before: to be asked again.
+const CONCURRENT_TRANSACTIONS: i16 = 51;
+
 /// A transactional producer by hand, all of it through the proxy.
 struct Transactions {
     connection: Connection,
@@ -538,8 +543,11 @@ impl Transactions {
             .producer(self.producer.0, self.producer.1, self.sequence)
             .build();
         let request = produce_request(Some(&self.id), -1, &[Part::new(&self.topic, records)]);
-        let response: ProduceResponse = self.connection.ask(&request, self.version);
-        let answer = answers(&response, self.version).remove(0);
+        let answer = eventually(PATIENCE, "the markers of the last transaction", || {
+            let response: ProduceResponse = self.connection.ask(&request, self.version);
+            let answer = answers(&response, self.version).remove(0);
+            (answer.code != CONCURRENT_TRANSACTIONS).then_some(answer)
+        });
         if answer.code == 0 {
             self.sequence += 1;
         }
@@ -552,9 +560,11 @@ impl Transactions {
             .with_producer_id(self.producer.0.into())
             .with_producer_epoch(self.producer.1)
             .with_committed(is_commit);
-        let answer = self
-            .connection
-            .ask(&request, if self.version >= 12 { 5 } else { 4 });
+        let version = if self.version >= 12 { 5 } else { 4 };
+        let answer = eventually(PATIENCE, "the markers of the last transaction", || {
+            let answer = self.connection.ask(&request, version);
+            (answer.error_code != CONCURRENT_TRANSACTIONS).then_some(answer)
+        });
         if answer.error_code == 0 && self.version >= 12 {
             // Every transaction has an epoch of its own.
             self.producer = (answer.producer_id.0, answer.producer_epoch);

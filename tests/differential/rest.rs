@@ -370,10 +370,10 @@ fn is_never_answered(frame: &[u8]) -> bool {
     frame[4..6] == AddPartitionsToTxnRequest::KEY.to_be_bytes() && frame[7] >= 4 && empty
 }
 
-/// Answers that hold new ids or the time: only their length is compared.
 /// Its answer tells the bytes on the disk, which other tests write to meanwhile.
 const DESCRIBE_LOG_DIRS: i16 = 35;
 
+/// Answers that hold new ids, the time or what others do: only their length is compared.
 fn is_never_the_same(api_key: i16) -> bool {
     matches!(
         api_key,
