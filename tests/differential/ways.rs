@@ -95,7 +95,11 @@ impl Ways {
     fn wait_for_leader(&self, topic: &Topic, partition: i32) {
         let nothing = RawProduce::one(9, -1, topic, partition, Bytes::new()).frame();
         crate::support::eventually(PATIENCE, "the partition is led", || {
-            let heard = talk(&self.kafka.bootstrap(), &[nothing.clone()], PATIENCE);
+            let heard = talk(
+                &self.kafka.bootstrap(),
+                std::slice::from_ref(&nothing),
+                PATIENCE,
+            );
             let answers = produce_answers(&heard, 9, std::slice::from_ref(topic), "leader");
             (answers.first()?.code == 87).then_some(())
         });
