@@ -105,6 +105,23 @@ impl Ways {
         });
     }
 
+    /// Waits until both ways have stored as much, in topics of so many partitions. Without acks the proxy closes for a
+    /// refusal while the broker may still store what stood beside it.
+    pub fn stored_the_same(&self, topics: &[Vec<Topic>; 2], partitions: &[i32]) {
+        for (place, partition) in partitions
+            .iter()
+            .enumerate()
+            .flat_map(|(place, count)| (0..*count).map(move |partition| (place, partition)))
+        {
+            let stored = |side: &Vec<Topic>| self.kafka.latest_offset(&side[place].name, partition);
+            let what = format!("as much in partition {partition} of topic {place} both ways");
+            crate::support::eventually(PATIENCE, &what, || {
+                let [direct, proxied] = topics.each_ref().map(stored);
+                (direct == proxied).then_some(())
+            });
+        }
+    }
+
     /// Sends a case both ways and demands the same Produce answers and the same end.
     pub fn compare(
         &self,
