@@ -110,10 +110,12 @@ impl Kafka {
         let certs = options
             .tls
             .then(|| Certs::make(&nodes[0].dir.join("certs")));
+        // The format tool takes an id that begins with '-' for an option.
+        let mut cluster_id = *uuid::Uuid::new_v4().as_bytes();
+        cluster_id[0] &= 0x7f;
         let kafka = Self {
             version: version.to_string(),
-            cluster_id: base64::engine::general_purpose::URL_SAFE_NO_PAD
-                .encode(uuid::Uuid::new_v4().as_bytes()),
+            cluster_id: base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(cluster_id),
             voters: voters.join(","),
             nodes,
             certs,
