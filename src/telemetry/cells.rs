@@ -1,7 +1,8 @@
 //! The atomics that the data path counts in: plain integers, no floats, no compare-and-swap loop.
 //!
 //! Why not the `prometheus` crate's types here: a topic's series must appear only once used and vanish with the
-//! topic, and a histogram of integers costs a third of its float histogram (`benches/telemetry.rs`).
+//! topic, and a histogram of integers costs about half of its float histogram (`benches/telemetry.rs`: 15 against
+//! 28 ns of CPU time; with two threads on one histogram the difference is lost in the spread).
 
 use crate::inspect::SizesTally;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
