@@ -106,7 +106,9 @@ fn fewest_bytes(mut fields: &[u8]) -> Result<u64, RecordError> {
     let headers = signed(varint(bytes)?).max(0).unsigned_abs();
     total = total.saturating_add(varint_bytes(headers));
     for _ in 0..headers {
-        total = total.saturating_add(nullable(bytes)?).saturating_add(nullable(bytes)?);
+        total = total
+            .saturating_add(nullable(bytes)?)
+            .saturating_add(nullable(bytes)?);
     }
     Ok(total)
 }

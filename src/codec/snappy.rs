@@ -1,8 +1,9 @@
 //! Snappy as snappy-java's `SnappyInputStream` reads it: xerial chunks, headers repeated between them; or one raw
 //! block where the bytes do not begin with the xerial magic.
 //!
-//! A block of up to 1 MiB is decoded as a whole, a larger one through a sliding window: snappy's own format lets a copy reach back to the block's first
-//! byte, encoders reach back 64 KiB (Google's) to 4 MiB (klauspost/s2, in franz-go and sarama).
+//! A block of up to 1 MiB is decoded as a whole, a larger one through a sliding window: snappy's own format lets a
+//! copy reach back to the block's first byte, encoders reach back 64 KiB (Google's) to 4 MiB (klauspost/s2, in
+//! franz-go and sarama).
 
 use super::{Bound, DecodeError, Halt, Input, Output, Tap};
 
@@ -278,7 +279,9 @@ impl Window {
             return Err(DecodeError::WindowTooLarge);
         }
         // Copies may write up to their greatest length at once.
-        let room = reach.saturating_add(PIECE_BYTES).saturating_add(COPY_BYTES_MAX);
+        let room = reach
+            .saturating_add(PIECE_BYTES)
+            .saturating_add(COPY_BYTES_MAX);
         if self.buffer.len() < room {
             self.buffer.resize(room, 0);
         }

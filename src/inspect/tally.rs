@@ -56,7 +56,10 @@ impl<'a> Tally<'a> {
         if let Some(gathered) = &mut self.sizes {
             gathered.record(sizes);
         }
-        if self.largest.is_none_or(|largest| sizes.record_bytes > largest.record_bytes) {
+        if self
+            .largest
+            .is_none_or(|largest| sizes.record_bytes > largest.record_bytes)
+        {
             self.largest = Some(record_at(index, sizes));
         }
         let flow = self.judge(index, sizes);
