@@ -97,7 +97,7 @@ fn read_headers(bytes: &mut &[u8], count: i32, is_plain: &mut bool) -> Result<u6
 #[cold]
 fn fewest_bytes(mut fields: &[u8]) -> Result<u64, RecordError> {
     let bytes = &mut fields;
-    let mut nullable = |bytes: &mut &[u8]| {
+    let nullable = |bytes: &mut &[u8]| {
         let length = signed(varint(bytes)?);
         skip_nullable(bytes, length)?;
         Ok(nullable_bytes(length))
