@@ -49,44 +49,68 @@ pub(super) fn read_fields(bytes: &mut &[u8]) -> Result<RecordSizes, RecordError>
     skip(bytes, 1)?;
     skip_varlong(bytes)?;
     varint(bytes)?;
-    let key = signed(varint(bytes)?);
+    let estimated = *bytes;
+    let mut is_plain = true;
+    let key = length(bytes, &mut is_plain)?;
     let key_bytes = skip_nullable(bytes, key)?;
-    let value = signed(varint(bytes)?);
+    let value = length(bytes, &mut is_plain)?;
     let value_bytes = skip_nullable(bytes, value)?;
-    let headers = u32::try_from(signed(varint(bytes)?)).map_err(|_| RecordError::NegativeLength)?;
-    let mut sizes = RecordSizes {
+    let headers = length(bytes, &mut is_plain)?;
+    let headers_bytes = match headers {
+        0 => 0,
+        _ => read_headers(bytes, headers, &mut is_plain)?,
+    };
+    // What the estimate counts stands there just so, if every length is written in the fewest bytes.
+    let fields_bytes = if is_plain {
+        estimated.len().saturating_sub(bytes.len()) as u64
+    } else {
+        fewest_bytes(estimated)?
+    };
+    Ok(RecordSizes {
         record_bytes: 0,
-        estimate_bytes: ESTIMATE_OVERHEAD_BYTES
-            .saturating_add(nullable_bytes(key))
-            .saturating_add(nullable_bytes(value))
-            .saturating_add(varint_bytes(headers)),
+        estimate_bytes: ESTIMATE_OVERHEAD_BYTES.saturating_add(fields_bytes),
         key_bytes,
         value_bytes,
-        headers_bytes: 0,
-    };
-    if headers > 0 {
-        read_headers(bytes, headers, &mut sizes)?;
-    }
-    Ok(sizes)
+        headers_bytes,
+    })
 }
 
-fn read_headers(bytes: &mut &[u8], count: u32, sizes: &mut RecordSizes) -> Result<(), RecordError> {
+/// All names and values of so many headers.
+fn read_headers(bytes: &mut &[u8], count: i32, is_plain: &mut bool) -> Result<u64, RecordError> {
+    let count = u32::try_from(count).map_err(|_| RecordError::NegativeLength)?;
+    let mut total = 0u64;
     for _ in 0..count {
-        let name = signed(varint(bytes)?);
-        let name_bytes = u64::try_from(name).map_err(|_| RecordError::NegativeLength)?;
-        skip_nullable(bytes, name)?;
-        let value = signed(varint(bytes)?);
+        let name = length(bytes, is_plain)?;
+        if name < 0 {
+            return Err(RecordError::NegativeLength);
+        }
+        let name_bytes = skip_nullable(bytes, name)?;
+        let value = length(bytes, is_plain)?;
         let value_bytes = skip_nullable(bytes, value)?;
-        sizes.headers_bytes = sizes
-            .headers_bytes
-            .saturating_add(name_bytes)
-            .saturating_add(value_bytes);
-        sizes.estimate_bytes = sizes
-            .estimate_bytes
-            .saturating_add(nullable_bytes(name))
-            .saturating_add(nullable_bytes(value));
+        total = total.saturating_add(name_bytes).saturating_add(value_bytes);
     }
-    Ok(())
+    Ok(total)
+}
+
+/// Bytes that key, value and headers would take if every length were written in the fewest bytes, as Java counts
+/// them. Reads what was read before.
+#[cold]
+fn fewest_bytes(mut fields: &[u8]) -> Result<u64, RecordError> {
+    let bytes = &mut fields;
+    let nullable = |bytes: &mut &[u8]| {
+        let length = signed(varint(bytes)?);
+        skip_nullable(bytes, length)?;
+        Ok(nullable_bytes(length))
+    };
+    let mut total = nullable(bytes)?.saturating_add(nullable(bytes)?);
+    let headers = signed(varint(bytes)?).max(0).unsigned_abs();
+    total = total.saturating_add(varint_bytes(headers));
+    for _ in 0..headers {
+        total = total
+            .saturating_add(nullable(bytes)?)
+            .saturating_add(nullable(bytes)?);
+    }
+    Ok(total)
 }
 
 #[inline(always)]
@@ -106,18 +130,47 @@ fn skip_nullable(bytes: &mut &[u8], length: i32) -> Result<u64, RecordError> {
     Ok(u64::from(n))
 }
 
+/// A length or a count. `is_plain` ends with the first that is longer than two bytes, or than it need be, or negative
+/// and not −1.
+#[inline(always)]
+fn length(bytes: &mut &[u8], is_plain: &mut bool) -> Result<i32, RecordError> {
+    match *bytes {
+        [low @ 0..0x80, rest @ ..] => {
+            *bytes = rest;
+            let length = signed(u32::from(*low));
+            *is_plain &= length >= -1;
+            Ok(length)
+        }
+        [low, high @ 1..0x80, rest @ ..] => {
+            *bytes = rest;
+            let length = signed(u32::from(low & 0x7f) | u32::from(*high).wrapping_shl(7));
+            *is_plain &= length >= 0;
+            Ok(length)
+        }
+        _ => {
+            *is_plain = false;
+            long_varint(bytes).map(signed)
+        }
+    }
+}
+
 /// A VARINT before its zig-zag is undone: at most five bytes.
 #[inline(always)]
 fn varint(bytes: &mut &[u8]) -> Result<u32, RecordError> {
-    match bytes.split_first() {
-        Some((&byte, rest)) if byte < 0x80 => {
+    match *bytes {
+        [low @ 0..0x80, rest @ ..] => {
             *bytes = rest;
-            Ok(u32::from(byte))
+            Ok(u32::from(*low))
+        }
+        [low, high @ 0..0x80, rest @ ..] => {
+            *bytes = rest;
+            Ok(u32::from(low & 0x7f) | u32::from(*high).wrapping_shl(7))
         }
         _ => long_varint(bytes),
     }
 }
 
+#[cold]
 fn long_varint(bytes: &mut &[u8]) -> Result<u32, RecordError> {
     let mut value = 0u32;
     let mut rest = *bytes;
@@ -136,6 +189,16 @@ fn long_varint(bytes: &mut &[u8]) -> Result<u32, RecordError> {
 /// A VARLONG, passed over: at most ten bytes.
 #[inline(always)]
 fn skip_varlong(bytes: &mut &[u8]) -> Result<(), RecordError> {
+    match bytes.split_first() {
+        Some((&byte, rest)) if byte < 0x80 => {
+            *bytes = rest;
+            Ok(())
+        }
+        _ => skip_long_varlong(bytes),
+    }
+}
+
+fn skip_long_varlong(bytes: &mut &[u8]) -> Result<(), RecordError> {
     let head = bytes.get(..bytes.len().min(10)).unwrap_or_default();
     match head.iter().position(|byte| *byte < 0x80) {
         Some(last) => skip(bytes, last.saturating_add(1)),

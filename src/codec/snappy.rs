@@ -1,8 +1,9 @@
 //! Snappy as snappy-java's `SnappyInputStream` reads it: xerial chunks, headers repeated between them; or one raw
 //! block where the bytes do not begin with the xerial magic.
 //!
-//! A block is decoded through a sliding window: snappy's own format lets a copy reach back to the block's first
-//! byte, encoders reach back 64 KiB (Google's) to 4 MiB (klauspost/s2, in franz-go and sarama).
+//! A block of up to 1 MiB is decoded as a whole, a larger one through a sliding window: snappy's own format lets a
+//! copy reach back to the block's first byte, encoders reach back 64 KiB (Google's) to 4 MiB (klauspost/s2, in
+//! franz-go and sarama).
 
 use super::{Bound, DecodeError, Halt, Input, Output, Tap};
 
@@ -14,7 +15,8 @@ const XERIAL_HEADER_BYTES: usize = 16;
 /// `SnappyInputStream.MAX_CHUNK_SIZE`
 const MAX_CHUNK_BYTES: u32 = 512 * 1024 * 1024;
 
-/// Blocks up to this size are decoded as a whole; larger ones slide, with this much between two pieces.
+/// Blocks up to this size are decoded as a whole, by the `snap` crate; larger ones slide, with this much between two
+/// pieces.
 const PIECE_BYTES: usize = 1024 * 1024;
 /// The furthest reach that is held, like the window of zstd.
 const REACH_BYTES_MAX: usize = 128 * 1024 * 1024;
@@ -237,33 +239,53 @@ impl Window {
     ) -> Result<usize, Halt> {
         let mut input = Input::new(block);
         let declared = read_preamble(&mut input)? as usize;
-        let kept_behind = self.make_room(input, declared)?;
-        let done = self.decode_elements(&mut input, declared, kept_behind, tap);
-        if self.buffer.len() > KEPT_BYTES {
-            self.buffer = Vec::new();
+        if declared <= PIECE_BYTES {
+            self.decode_whole(block, declared, tap)?;
+        } else {
+            let kept_behind = self.make_room(input, declared)?;
+            let done = self.decode_elements(&mut input, declared, kept_behind, tap);
+            if self.buffer.len() > KEPT_BYTES {
+                self.buffer = Vec::new();
+            }
+            done?;
         }
-        done.map(|()| declared)
+        Ok(declared)
+    }
+
+    /// A block that is decoded in one piece.
+    fn decode_whole<O: Output>(
+        &mut self,
+        block: &[u8],
+        declared: usize,
+        tap: &mut Tap<'_, O>,
+    ) -> Result<(), Halt> {
+        if self.buffer.len() < declared {
+            self.buffer.resize(declared, 0);
+        }
+        let room = self.buffer.get_mut(..declared).unwrap_or_default();
+        let decoded = snap::raw::Decoder::new().decompress(block, room);
+        if decoded.map_err(|_| DecodeError::Corrupt)? != declared {
+            return Err(DecodeError::Corrupt.into());
+        }
+        tap.piece(room)
     }
 
     /// Makes the buffer large enough; says how much must stay in it when it slides.
     fn make_room(&mut self, elements: Input<'_>, declared: usize) -> Result<usize, DecodeError> {
         (self.filled, self.handed) = (0, 0);
-        let (room, kept_behind) = if declared <= PIECE_BYTES {
-            (declared, 0)
-        } else {
-            // The size of the buffer comes from copies that are there, not from the declared size.
-            let reach = furthest_reach(elements, declared)?;
-            if reach > REACH_BYTES_MAX {
-                return Err(DecodeError::WindowTooLarge);
-            }
-            (reach.saturating_add(PIECE_BYTES).min(declared), reach)
-        };
+        // The size of the buffer comes from copies that are there, not from the declared size.
+        let reach = furthest_reach(elements, declared)?;
+        if reach > REACH_BYTES_MAX {
+            return Err(DecodeError::WindowTooLarge);
+        }
         // Copies may write up to their greatest length at once.
-        let room = room.saturating_add(COPY_BYTES_MAX);
+        let room = reach
+            .saturating_add(PIECE_BYTES)
+            .saturating_add(COPY_BYTES_MAX);
         if self.buffer.len() < room {
             self.buffer.resize(room, 0);
         }
-        Ok(kept_behind)
+        Ok(reach)
     }
 
     fn decode_elements<O: Output>(

@@ -62,7 +62,7 @@ pub(super) struct Ceilings {
     value: u64,
     headers: u64,
     /// A record of so many bytes exceeds none of the above.
-    harmless_record: u64,
+    pub(super) harmless_record: u64,
     pub(super) limits_records: bool,
     /// The smaller of `uncompressed` and `ratio`.
     pub(super) uncompressed: u64,

@@ -18,6 +18,8 @@ pub(super) struct Tally<'a> {
     sizes: Option<&'a mut Sizes>,
     index: u32,
     grace_left: u64,
+    /// A record of so many bytes changes nothing but the index.
+    unremarkable: u64,
     pub(super) over: Option<Over>,
     pub(super) largest: Option<RecordAt>,
 }
@@ -33,16 +35,24 @@ impl<'a> Tally<'a> {
             sizes,
             index: 0,
             grace_left: GRACE_BYTES,
+            unremarkable: 0,
             over,
             largest: None,
         }
     }
 
     /// The next record, read to its end. Breaks when enough is known.
-    #[inline]
+    #[inline(always)]
     pub(super) fn record(&mut self, sizes: &RecordSizes) -> ControlFlow<()> {
         let index = self.index;
         self.index = index.saturating_add(1);
+        if sizes.record_bytes <= self.unremarkable {
+            return ControlFlow::Continue(());
+        }
+        self.remark(index, sizes)
+    }
+
+    fn remark(&mut self, index: u32, sizes: &RecordSizes) -> ControlFlow<()> {
         if let Some(gathered) = &mut self.sizes {
             gathered.record(sizes);
         }
@@ -52,6 +62,16 @@ impl<'a> Tally<'a> {
         {
             self.largest = Some(record_at(index, sizes));
         }
+        let flow = self.judge(index, sizes);
+        if let (None, None, Some(largest)) = (&self.sizes, &self.over, &self.largest) {
+            self.unremarkable = largest.record_bytes.min(self.ceilings.harmless_record);
+        } else {
+            self.unremarkable = 0;
+        }
+        flow
+    }
+
+    fn judge(&mut self, index: u32, sizes: &RecordSizes) -> ControlFlow<()> {
         match self.over {
             None => {
                 self.over = self.violation(index, sizes, Size::Exact);
@@ -75,6 +95,9 @@ impl<'a> Tally<'a> {
         match self.over {
             None => {
                 self.over = self.violation(self.index, sizes, Size::AtLeast);
+                if self.over.is_some() {
+                    self.unremarkable = 0;
+                }
                 ControlFlow::Continue(())
             }
             Some(over) if over.is_partial(self.index) => {
