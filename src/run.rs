@@ -3,6 +3,7 @@
 //! Threads: this one accepts, serves the admin HTTP and the control plane; each worker runs sessions on a
 //! runtime of its own, so that no session ever moves between cores.
 
+mod certificates;
 mod reload;
 mod view;
 

@@ -8,6 +8,7 @@ use super::topics::TopicHandle;
 use super::{ClientInfo, Shared};
 use crate::policy::{Action, BatchFacts, Blame, Place, Refusal, Size, Violation};
 use crate::telemetry::RefusalRecord;
+use crate::wire::api_versions::ClientSoftware;
 
 impl Shared {
     /// A refusal of a measured batch.
@@ -77,7 +78,7 @@ impl Shared {
                 .map(|s| format!("{}/{}", s.name, s.version))
                 .unwrap_or_default(),
             address: client.address.to_string(),
-            principal: None,
+            principal: client.principal.as_deref().map(str::to_owned),
             batch_bytes: facts.map(|facts| facts.wire_bytes),
             uncompressed_bytes: match facts.and_then(|facts| facts.uncompressed) {
                 Some(Size::Exact(bytes)) => Some(bytes),
@@ -98,8 +99,25 @@ impl ClientInfo {
     pub(super) fn learn_client_id(&mut self, client_id: Option<&[u8]>) {
         let known = self.client_id.as_deref().map(str::as_bytes);
         if known != client_id {
-            self.client_id = client_id.map(printable);
+            let client_id = client_id.map(printable);
+            // What is not printable is not as it was sent, but that is no change.
+            if self.client_id != client_id {
+                self.client_id = client_id;
+                self.revision += 1;
+            }
         }
+    }
+
+    /// What the client says it is.
+    pub(super) fn learn_software(&mut self, software: ClientSoftware) {
+        self.software = Some(software);
+        self.revision += 1;
+    }
+
+    /// The broker said that this is who the client is.
+    pub(super) fn learn_principal(&mut self, principal: Arc<str>) {
+        self.principal = Some(principal);
+        self.revision += 1;
     }
 }
 
