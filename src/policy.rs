@@ -10,12 +10,14 @@
     clippy::arithmetic_side_effects
 )]
 
+mod clients;
 mod loops;
 mod refusal;
 mod rules;
 mod violation;
 mod words;
 
+pub use clients::{Client, ClientRules};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
 pub use rules::{Learned, Policy, TopicPolicy};

@@ -6,7 +6,9 @@ use std::time::SystemTime;
 
 use super::topics::TopicHandle;
 use super::{ClientInfo, Shared};
-use crate::policy::{Action, BatchFacts, Blame, Place, Refusal, Size, Violation};
+use crate::policy::{
+    Action, BatchFacts, Blame, Client, ClientRules, Place, Policy, Refusal, Size, Violation,
+};
 use crate::telemetry::RefusalRecord;
 use crate::wire::api_versions::ClientSoftware;
 
@@ -106,6 +108,19 @@ impl ClientInfo {
                 self.revision += 1;
             }
         }
+    }
+
+    /// The rules that are for this client, as far as their `clients` say.
+    pub(super) fn rules(&self, policy: &Policy) -> ClientRules {
+        let software = self
+            .software
+            .as_ref()
+            .map(|software| format!("{}/{}", software.name, software.version));
+        policy.client_rules(Client {
+            client_id: self.client_id.as_deref(),
+            principal: self.principal.as_deref(),
+            software: software.as_deref(),
+        })
     }
 
     /// What the client says it is.

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use self::weigh::Scales;
 pub use self::weigh::{Inspected, LongDecode, inspect_long};
-use super::Shared;
+use super::{ClientInfo, Shared};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
@@ -208,9 +208,11 @@ impl Judge {
         frame: &[u8],
         version: i16,
         asked: &Asked,
+        client: &mut ClientInfo,
     ) -> Result<Option<Question>, Malformed> {
         self.layout.read(frame, version)?;
-        self.topics.follow(&self.shared.policy.load());
+        client.learn_client_id(self.client_id(frame));
+        self.topics.follow(&self.shared.policy.load(), client);
         let mut weighed = std::mem::take(&mut self.weighed);
         weighed.clear();
         let mut unknown_ids = HashSet::new();

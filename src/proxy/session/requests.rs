@@ -549,7 +549,7 @@ impl Session {
             .push(api_versions::forwarded(frame, head.api_version));
     }
 
-    fn expect(&mut self, head: &FrameHead, answer: Answer) {
+    pub(super) fn expect(&mut self, head: &FrameHead, answer: Answer) {
         self.ledger.expect(Expected {
             correlation_id: head.correlation_id,
             api_key: head.api_key,

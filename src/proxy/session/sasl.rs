@@ -46,7 +46,11 @@ impl Session {
         self.to_upstream.push(frame);
     }
 
-    fn claim(&mut self, head: &FrameHead, frame: &[u8]) -> Result<Option<Claim>, crate::wire::Malformed> {
+    fn claim(
+        &mut self,
+        head: &FrameHead,
+        frame: &[u8],
+    ) -> Result<Option<Claim>, crate::wire::Malformed> {
         let Some(mechanism) = self.exchange.mechanism else {
             return Ok(None);
         };

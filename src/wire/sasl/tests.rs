@@ -91,7 +91,11 @@ fn names_are_read_whole_or_not_at_all() {
         (Scram, "n,,n=token-id,r=x,tokenauth=true", None),
         (Scram, "c=biws,r=nonce,p=proof", None),
         (Scram, "", None),
-        (Other, "n,,\u{1}auth=Bearer eyJhbGciOiJub25lIn0\u{1}\u{1}", None),
+        (
+            Other,
+            "n,,\u{1}auth=Bearer eyJhbGciOiJub25lIn0\u{1}\u{1}",
+            None,
+        ),
     ] {
         for version in 0..=HIGHEST_AUTHENTICATE {
             let found = claimed_name(&token(message.as_bytes(), version), version, mechanism);
