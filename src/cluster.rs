@@ -41,6 +41,7 @@ use crate::net::Connector;
 pub use call_error::CallError;
 pub use limits::{CompressionType, Learned, LearnedLimit, Origin};
 pub use link::Link;
+pub use registry::Node;
 pub use status::Status;
 pub use topic::Topic;
 
@@ -153,6 +154,11 @@ impl Cluster {
     /// Ids of the known brokers, ascending.
     pub fn node_ids(&self) -> Vec<i32> {
         self.0.shared.registry.node_ids()
+    }
+
+    /// A broker that is known.
+    pub fn node(&self, node_id: i32) -> Option<Arc<Node>> {
+        self.0.shared.registry.node(node_id)
     }
 
     /// Where a broker is, as the cluster advertises it to us.

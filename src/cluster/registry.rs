@@ -60,9 +60,9 @@ struct Topics {
     by_id: HashMap<Uuid, Arc<Topic>>,
 }
 
-/// One broker.
+/// One broker. Sessions that talk to it keep it.
 #[derive(Debug)]
-pub(super) struct Node {
+pub struct Node {
     pub(super) address: HostPort,
     /// What a topic without overrides inherits there; brokers may differ.
     inherited: Settings,
@@ -73,6 +73,16 @@ impl Node {
     pub(super) fn learn(&self, inherited: &Reading, at: Instant) {
         self.inherited.set(inherited);
         self.read_at.set(at);
+    }
+
+    /// It was asked, at least once, what topics inherit from it.
+    pub fn is_read(&self) -> bool {
+        self.read_at.get().is_some()
+    }
+
+    /// What a topic without overrides inherits here; `None` until it was read.
+    pub(super) fn inherited(&self) -> Option<Reading> {
+        self.is_read().then(|| self.inherited.get())
     }
 }
 

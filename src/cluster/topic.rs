@@ -11,8 +11,9 @@ use uuid::Uuid;
 
 use super::limits::{
     BatchCell, CompressionCell, CompressionType, Learned, LearnedLimit, LimitCell, MomentCell,
-    Origin,
+    Origin, batch_limit,
 };
+use super::registry::Node;
 use crate::policy::Source;
 
 /// One topic of the cluster. Sessions keep it and look at [`Topic::is_retired`] now and then.
@@ -90,6 +91,10 @@ impl Reading {
         }
     }
 
+    fn batch_limit(&self) -> Option<(u64, Source)> {
+        batch_limit(self.max_message_bytes, self.segment_bytes)
+    }
+
     pub(super) fn learned(self, read_at: Instant) -> Learned {
         Learned {
             read_at,
@@ -127,6 +132,15 @@ impl Topic {
     /// old, and the leader may have another default than the broker that was asked.
     pub fn batch_limit(&self) -> Option<(u64, Source)> {
         self.batch_limit.get()
+    }
+
+    /// [`Topic::batch_limit`] as this node applies it, as far as what topics inherit there was read.
+    pub fn batch_limit_at(&self, node: Option<&Node>) -> Option<(u64, Source)> {
+        let last = self.batch_limit.get()?;
+        let Some(inherited) = node.and_then(Node::inherited) else {
+            return Some(last);
+        };
+        self.settings.get().over(inherited).batch_limit()
     }
 
     /// All that was learned last, from whichever broker was asked; `None` until the first answer.
@@ -167,7 +181,7 @@ impl Topic {
             return;
         }
         self.settings.set(reading);
-        self.batch_limit.set(reading.learned(at).batch_limit());
+        self.batch_limit.set(reading.batch_limit());
         self.read_at.set(at);
     }
 
