@@ -184,7 +184,7 @@ impl Cluster {
             is_internal,
             partitions: Some(partitions),
         };
-        self.0.shared.registry.see(&sighting, Instant::now());
+        self.0.shared.registry.hear(&sighting, Instant::now());
     }
 
     /// [`Cluster::node_address`], asking Metadata first where the node is not known. At most [`ASK_DEADLINE`].

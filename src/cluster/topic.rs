@@ -27,6 +27,8 @@ pub struct Topic {
     pub is_internal: bool,
     partitions: AtomicI32,
     retired: AtomicBool,
+    /// Only answers to clients named it: our principal may not see it, or has not looked yet.
+    is_hearsay: AtomicBool,
     seen_at: MomentCell,
     read_at: MomentCell,
     batch_limit: BatchCell,
@@ -114,6 +116,7 @@ impl Topic {
             is_internal,
             partitions: AtomicI32::new(-1),
             retired: AtomicBool::new(false),
+            is_hearsay: AtomicBool::new(false),
             seen_at: MomentCell::default(),
             read_at: MomentCell::default(),
             batch_limit: BatchCell::default(),
@@ -161,6 +164,14 @@ impl Topic {
 
     pub(super) fn retire(&self) {
         self.retired.store(true, Relaxed);
+    }
+
+    pub(super) fn is_hearsay(&self) -> bool {
+        self.is_hearsay.load(Relaxed)
+    }
+
+    pub(super) fn set_hearsay(&self, is_hearsay: bool) {
+        self.is_hearsay.store(is_hearsay, Relaxed);
     }
 
     /// Metadata named the topic.

@@ -8,6 +8,7 @@ mod answers;
 mod buffers;
 mod explain;
 mod requests;
+mod sightings;
 
 use std::future::Future;
 use std::io;
