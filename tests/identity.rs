@@ -97,7 +97,10 @@ fn a_refusal_names_the_user_that_the_broker_accepted() {
             .run();
         let fates: Vec<_> = output.lines[..3].iter().map(|line| &line["ok"]).collect();
         assert_eq!(fates, [true, false, true], "{mechanism}: {output:?}");
-        let refusal = &refusals(sizegate(), &topic)[0];
+        let found = refusals(sizegate(), &topic);
+        let refusal = found
+            .first()
+            .unwrap_or_else(|| panic!("{output:?}\n{}", sizegate().log()));
         assert_eq!(refusal["principal"], user.0, "{mechanism}: {refusal}");
         let principal = format!("principal={}", user.0);
         sizegate().log_line(&["refused", &topic.name, &principal]);

@@ -223,11 +223,9 @@ fn headroom(
 ) {
     const HEADROOM: &str = "families.headroom";
     let headroom = config.families.headroom_bytes;
-    let governing = config
-        .rules
-        .iter()
-        .enumerate()
-        .find(|(_, rule)| rule.clients.is_none() && rule.topics.iter().any(|wide| covers(wide, member)));
+    let governing = config.rules.iter().enumerate().find(|(_, rule)| {
+        rule.clients.is_none() && rule.topics.iter().any(|wide| covers(wide, member))
+    });
     let Some((i, rule)) = governing else { return };
     let (own, base) = (&rule.limits, &config.limits);
     let bytes = |limit: Option<BatchLimit>| match limit {

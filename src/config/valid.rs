@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use super::mistakes::{Report, below};
 use super::raw::{
-    Field, List, RawClients, RawCluster, RawConfig, RawFamily, RawLimits, RawListener, RawNodePorts, RawRule,
-    RawSni, Text,
+    Field, List, RawClients, RawCluster, RawConfig, RawFamily, RawLimits, RawListener,
+    RawNodePorts, RawRule, RawSni, Text,
 };
 use super::scalars::{Alignment, Count, HostName, Interval, Share, Size};
 use super::topics::MemberPattern;
 use super::{
-    Advertise, BatchLimit, Clients, Cluster, Config, Decode, Families, Family, Limits, Listener, LogFormat,
-    LogLevel, Mode, NamePattern, Rule, Telemetry, TopicPattern,
+    Advertise, BatchLimit, Clients, Cluster, Config, Decode, Families, Family, Limits, Listener,
+    LogFormat, LogLevel, Mode, NamePattern, Rule, Telemetry, TopicPattern,
 };
 use crate::policy::{Action, ErrorCode};
 

@@ -95,3 +95,73 @@ impl Matcher {
             && fits(&self.software, client.software)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::expect_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::config::{self, Overrides};
+    use crate::policy::Policy;
+
+    fn policy(rules: &str) -> Policy {
+        let dir = tempfile::TempDir::new().expect("a folder");
+        let file = dir.path().join("sizegate.yaml");
+        let text = format!("cluster: {{bootstrap_servers: [b:9092]}}\nrules:\n{rules}");
+        std::fs::write(&file, text).expect("a file");
+        let config = config::load(Some(&file), &Overrides::default(), &config::Env::default());
+        Policy::compile(&config.expect("a valid config")).expect("a policy")
+    }
+
+    #[test]
+    fn the_first_rule_that_is_for_the_topic_and_the_client_wins() {
+        let policy = policy(
+            "- {name: both, topics: [t], clients: {client_ids: ['a*'], principals: [p, q]}}\n\
+             - {name: java, topics: ['t*'], clients: {software: ['apache-kafka-java/*']}}\n\
+             - {name: exact, topics: [t]}\n\
+             - {name: rest, topics: [/.*/]}\n",
+        );
+        assert!(policy.asks_for_clients());
+        let java = Some("apache-kafka-java/4.3.0");
+        for (topic, client_id, principal, software, rule) in [
+            ("t", Some("abc"), Some("q"), java, "both"),
+            ("t", Some("abc"), Some("x"), java, "java"),
+            ("t", Some("abc"), None, None, "exact"),
+            ("t", None, Some("p"), None, "exact"),
+            ("t", None, None, None, "exact"),
+            ("t2", Some("abc"), Some("q"), java, "java"),
+            ("t2", Some("abc"), Some("q"), None, "rest"),
+            ("u", Some("abc"), Some("q"), java, "rest"),
+        ] {
+            let client = policy.client_rules(Client {
+                client_id,
+                principal,
+                software,
+            });
+            let found = policy
+                .rule_for_client(topic, &client)
+                .map(|rule| rule.name.as_str());
+            assert_eq!(
+                found,
+                Some(rule),
+                "{topic} {client_id:?} {principal:?} {software:?}"
+            );
+        }
+        assert_eq!(
+            policy.rule_for("t").map(|rule| rule.name.as_str()),
+            Some("exact")
+        );
+    }
+
+    #[test]
+    fn where_no_rule_names_clients_nobody_needs_to_know_them() {
+        let policy = policy("- {name: all, topics: ['*']}\n");
+        assert!(!policy.asks_for_clients());
+        let rules = policy.client_rules(Client::default());
+        assert_eq!(
+            policy
+                .rule_for_client("t", &rules)
+                .map(|rule| rule.name.as_str()),
+            Some("all")
+        );
+    }
+}

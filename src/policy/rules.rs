@@ -139,7 +139,7 @@ impl Policy {
         self.rule_for_client(topic, &ClientRules::default())
     }
 
-    fn rule_for_client(&self, topic: &str, client: &ClientRules) -> Option<&Rule> {
+    pub(super) fn rule_for_client(&self, topic: &str, client: &ClientRules) -> Option<&Rule> {
         let exact = self.exact.get(topic).into_iter().flatten().copied();
         let globs = self.globs.matches(topic);
         let glob = globs

@@ -18,8 +18,8 @@ use uuid::Uuid;
 
 use self::weigh::Scales;
 pub use self::weigh::{Inspected, LongDecode, inspect_long};
-use super::{ClientInfo, Shared};
 use super::topics::{Resolved, TopicCache, TopicHandle};
+use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
 use crate::policy::{Action, BatchFacts, Codec, Learned, LoopDetector, Source, Violation};
