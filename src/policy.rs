@@ -10,12 +10,14 @@
     clippy::arithmetic_side_effects
 )]
 
+mod linger;
 mod loops;
 mod refusal;
 mod rules;
 mod violation;
 mod words;
 
+pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
 pub use rules::{Learned, Policy, TopicPolicy};

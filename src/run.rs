@@ -92,6 +92,10 @@ async fn serve(
         async move { refusal_log.run(shutdown).await }
     });
     tokio::spawn({
+        let (observed, shutdown) = (Arc::clone(&shared.observed), shutdown.clone());
+        async move { observed.run(shutdown).await }
+    });
+    tokio::spawn({
         let (cluster, shutdown) = (shared.cluster.clone(), shutdown.clone());
         async move { cluster.run(shutdown).await }
     });
@@ -159,6 +163,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         budget,
         refusals: Arc::default(),
         refusal_log: Arc::default(),
+        observed: Arc::default(),
         metrics,
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,

@@ -22,7 +22,7 @@ use super::Shared;
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
-use crate::policy::{Action, BatchFacts, Codec, LoopDetector, Source, Violation};
+use crate::policy::{Action, BatchFacts, Codec, LingerWatch, LoopDetector, Source, Violation};
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
 use crate::wire::{Malformed, Reason};
@@ -162,6 +162,8 @@ pub struct Judge {
     shared: Arc<Shared>,
     topics: TopicCache,
     loops: LoopDetector,
+    /// How old the connection's batches are when they arrive.
+    pub linger: LingerWatch<Arc<TopicHandle>>,
     /// Where the request in hand keeps things; reused.
     layout: Layout,
     weighed: Vec<Weighed>,
@@ -174,6 +176,7 @@ impl Judge {
             shared,
             topics: TopicCache::default(),
             loops: LoopDetector::default(),
+            linger: LingerWatch::default(),
             layout: Layout::default(),
             weighed: Vec::new(),
         }
