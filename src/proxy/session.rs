@@ -7,8 +7,8 @@
 mod answers;
 mod buffers;
 mod explain;
+mod hearsay;
 mod requests;
-mod sightings;
 
 use std::future::Future;
 use std::io;
