@@ -11,6 +11,8 @@
 )]
 
 mod clients;
+pub mod families;
+mod linger;
 mod loops;
 mod refusal;
 mod rules;
@@ -18,9 +20,10 @@ mod violation;
 mod words;
 
 pub use clients::{Client, ClientRules};
+pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
-pub use rules::{Learned, Policy, TopicPolicy};
+pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};
 pub(crate) use words::labelled;
 pub use words::{Action, Codec, ErrorCode, Gate, Source};

@@ -25,13 +25,13 @@ pub struct ClientRules(
 );
 
 /// The `clients` of all rules, compiled.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct ClientMatchers {
     /// By number of the rule; `None`: for everybody.
     rules: Vec<Option<Matcher>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Matcher {
     client_ids: Option<RegexSet>,
     principals: Option<RegexSet>,
