@@ -4,6 +4,7 @@
 //! that the socket did not take, so a writer ends every burst with a flush.
 
 mod connector;
+mod read_ahead;
 mod reasons;
 mod stream;
 #[cfg(test)]

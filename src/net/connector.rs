@@ -13,6 +13,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::read_ahead::ReadAhead;
 use super::reasons::{Peer, tls_reason};
 use super::stream::Stream;
 use super::tls::{self, TlsConfigError};
@@ -72,7 +73,7 @@ impl Connector {
             None => ServerName::try_from(to.host.clone())
                 .map_err(|error| with_context(to, "TLS", io::Error::other(error)))?,
         };
-        match timeout_at(deadline, tls.connector.connect(name, tcp)).await {
+        match timeout_at(deadline, tls.connector.connect(name, ReadAhead::new(tcp))).await {
             Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
             Ok(Err(error)) => Err(with_context(to, "TLS", refused_by_broker(error))),
             Err(_) => Err(with_context(to, "TLS", timed_out())),
@@ -184,7 +185,7 @@ impl Acceptor {
             if let Some(protocol) = plaintext(&tcp).await? {
                 return Err(NotAccepted::Plaintext(protocol));
             }
-            let stream = acceptor.accept(tcp).await?;
+            let stream = acceptor.accept(ReadAhead::new(tcp)).await?;
             Ok(Stream::TlsServer(Box::new(stream)))
         };
         timeout(ACCEPT_TIMEOUT, handshake)

@@ -29,6 +29,8 @@ pub struct ClientRules(
 pub(super) struct ClientMatchers {
     /// By number of the rule; `None`: for everybody.
     rules: Vec<Option<Matcher>>,
+    /// Some rule is not for everybody: asked for every request.
+    is_any: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -43,14 +45,16 @@ impl ClientMatchers {
         let compiled = rules
             .iter()
             .map(|rule| rule.clients.as_ref().map(Matcher::compile).transpose());
+        let rules = compiled.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            rules: compiled.collect::<Result<_, _>>()?,
+            is_any: rules.iter().any(Option::is_some),
+            rules,
         })
     }
 
     /// Some rule is not for everybody.
-    pub(super) fn is_any(&self) -> bool {
-        self.rules.iter().any(Option::is_some)
+    pub(super) const fn is_any(&self) -> bool {
+        self.is_any
     }
 
     pub(super) fn rules_for(&self, client: Client<'_>) -> ClientRules {

@@ -166,7 +166,7 @@ impl Policy {
     }
 
     /// Some rule is for some clients only: who the client is must be known.
-    pub fn asks_for_clients(&self) -> bool {
+    pub const fn asks_for_clients(&self) -> bool {
         self.clients.is_any()
     }
 

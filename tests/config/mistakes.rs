@@ -36,10 +36,10 @@ fn clients_of_a_rule_are_names_globs_or_expressions_and_never_nobody() {
         &[
             "F:3: rules[0].clients: names no clients: write `client_ids`, `principals` or `software` (or remove it)",
             "F:4: rules[1].clients.client_ids: is an empty list: the rule would be for no client",
-            "F:5: rules[2].clients.principals[0]: `/(/` is not a name (`checkout`), a glob (`checkout-*`) or a regular \
-             expression (`/checkout-[0-9]+/`): unclosed group",
             "F:5: rules[2].clients.softwares: unknown key; did you mean `software`? Keys allowed in it: client_ids, \
              principals, software",
+            "F:5: rules[2].clients.principals[0]: `/(/` is not a name (`checkout`), a glob (`checkout-*`) or a regular \
+             expression (`/checkout-[0-9]+/`): unclosed group",
         ],
     );
 }
