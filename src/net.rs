@@ -12,6 +12,6 @@ mod tests;
 mod tls;
 
 pub use connector::{Acceptor, Connector, NotAccepted};
-pub use reasons::{Peer, tls_reason};
+pub use reasons::{Peer, explained, tls_reason};
 pub use stream::Stream;
 pub use tls::TlsConfigError;

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -18,9 +18,7 @@ use support::http;
 use support::process::new_dir;
 use support::programs::Output;
 use support::sizegate::Builder;
-use support::{
-    Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Program, Sizegate, Topic, eventually,
-};
+use support::{Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Program, Sizegate, Topic};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -283,10 +281,14 @@ fn a_client_that_does_not_accept_our_certificate_is_named_in_the_log() {
 #[test]
 fn a_broker_that_is_reached_in_the_wrong_way_is_named_in_the_log_and_keeps_sizegate_unready() {
     let why_not = |sizegate: &Sizegate, words: &[&str]| {
-        eventually(PATIENCE, "the reason in /readyz", || {
-            let (status, body) = http::get(sizegate.admin(), "/readyz").ok()?;
-            (status == 503 && words.iter().all(|word| body.contains(word))).then_some(())
-        });
+        let (began, mut said) = (Instant::now(), String::new());
+        while !words.iter().all(|word| said.contains(word)) {
+            assert!(began.elapsed() < PATIENCE, "no {words:?} in {said}");
+            std::thread::sleep(Duration::from_millis(20));
+            if let Ok((503, body)) = http::get(sizegate.admin(), "/readyz") {
+                said = body;
+            }
+        }
     };
     let ca = certs().ca();
     let tls = |more: &str| format!("tls: {{ca_file: {}{more}}}", ca.display());

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::read_ahead::ReadAhead;
-use super::reasons::{Peer, tls_reason};
+use super::reasons::{Peer, explained, tls_reason};
 use super::stream::Stream;
 use super::tls::{self, TlsConfigError};
 use crate::config::{ClientTls, Cluster, HostPort, ServerTls};
@@ -93,10 +93,8 @@ impl ClientSide {
 
 /// A plaintext listener of Kafka takes a TLS hello for a request of 369 MB, and closes.
 fn refused_by_broker(error: io::Error) -> io::Error {
+    let error = explained(error, Peer::Broker);
     let kind = error.kind();
-    if let Some(reason) = tls_reason(&error, Peer::Broker) {
-        return io::Error::new(kind, reason);
-    }
     match kind {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => io::Error::new(
             kind,

@@ -46,6 +46,15 @@ pub fn tls_reason(error: &io::Error, peer: Peer) -> Option<String> {
     Some(format!("{} ({error})", in_words(error, peer)))
 }
 
+/// The same error, with the reason in words where TLS is to blame. In TLS 1.3 a peer's refusal of our certificate comes
+/// with the first read, after the handshake.
+pub fn explained(error: io::Error, peer: Peer) -> io::Error {
+    match tls_reason(&error, peer) {
+        Some(reason) => io::Error::new(error.kind(), reason),
+        None => error,
+    }
+}
+
 fn in_words(error: &Error, peer: Peer) -> String {
     let who = peer.name();
     match error {
