@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{FamilyView, GapView, MemberView};
 use crate::cluster::{CompressionType, Topic};
-use crate::policy::families::{Family, Gap, Member, Membership, gaps};
+use crate::policy::families::{Alignment, Family, Gap, Member, Membership, gaps};
 use crate::policy::{Codec, Gate, Learned, Policy};
 use crate::proxy::Shared;
 use crate::telemetry::FamilyFit;
@@ -188,7 +188,7 @@ impl Shared {
                 misfits.push(Misfit {
                     pair: (Arc::clone(&family.main), Arc::clone(&member.topic)),
                     membership: member.membership,
-                    alignment: family.alignment.label(),
+                    alignment: family.alignment,
                     why,
                 });
             }
@@ -237,7 +237,7 @@ struct Misfit {
     /// Main topic and member.
     pair: (Arc<str>, Arc<str>),
     membership: Membership,
-    alignment: &'static str,
+    alignment: Alignment,
     why: Vec<String>,
 }
 
@@ -249,37 +249,36 @@ impl Told {
     /// Says each misfit once, and again when more is wrong with it; and when it is over.
     fn tell(&mut self, misfits: &[Misfit]) {
         let before = std::mem::take(&mut self.0);
-        let news = misfits.iter().filter(|misfit| {
-            before
-                .get(&misfit.pair)
-                .is_none_or(|told| *told < misfit.why.len())
-        });
-        let mut lines = 0;
-        for misfit in news {
-            lines += 1;
-            if lines <= MOST_LINES {
-                tracing::warn!(
-                    main = %misfit.pair.0,
-                    member = %misfit.pair.1,
-                    membership = misfit.membership.label(),
-                    alignment = misfit.alignment,
-                    "what fits the main topic may not fit this member of its family: {}",
-                    misfit.why.join("; ")
-                );
-            }
-        }
-        if lines > MOST_LINES {
-            tracing::warn!(
-                more = lines - MOST_LINES,
-                "other members do not fit their families either: see /api/v1/families"
-            );
-        }
         self.0 = misfits
             .iter()
             .map(|misfit| (misfit.pair.clone(), misfit.why.len()))
             .collect();
-        for (main, member) in before.keys().filter(|pair| !self.0.contains_key(*pair)) {
+        let is_news = |misfit: &&Misfit| {
+            let told = before.get(&misfit.pair);
+            told.is_none_or(|told| *told < misfit.why.len())
+        };
+        let news: Vec<&Misfit> = misfits.iter().filter(is_news).collect();
+        for misfit in news.iter().take(MOST_LINES) {
+            tracing::warn!(
+                main = %misfit.pair.0,
+                member = %misfit.pair.1,
+                membership = %misfit.membership,
+                alignment = %misfit.alignment,
+                "what fits the main topic may not fit this member of its family: {}",
+                misfit.why.join("; ")
+            );
+        }
+        let is_over = |pair: &&(Arc<str>, Arc<str>)| !self.0.contains_key(*pair);
+        let over: Vec<_> = before.keys().filter(is_over).collect();
+        for (main, member) in over.iter().take(MOST_LINES) {
             tracing::info!(%main, %member, "nothing keeps this member from its family any more");
+        }
+        let untold = news.len().max(over.len()).saturating_sub(MOST_LINES);
+        if untold > 0 {
+            tracing::warn!(
+                untold,
+                "more members fit or do not fit their families: see /api/v1/families"
+            );
         }
     }
 }

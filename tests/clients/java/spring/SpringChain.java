@@ -30,11 +30,11 @@ import org.springframework.scheduling.concurrent.ThreadPoolTaskScheduler;
  * An application of Spring Kafka whose listener fails on every record: a main topic, its retry topics
  * ({@code -retry-0} …) and its dead-letter topic ({@code -dlt}), which must be there.
  *
- * <p>{@code bootstrap= topic= bytes= [content=random|a] [attempts=5] [depth=150] [compression=none]}: sends one record
+ * <p>{@code bootstrap= topic= bytes= [content=random|a] [attempts=5] [depth=110] [compression=none]}: sends one record
  * of so many bytes and a small one behind it, the way {@code compression} says; retries and dead letters are written
  * uncompressed, with the stack traces of all failures so far, {@code depth} calls deep. It runs until it is ended,
- * and says what happens, one line each: {@code sent}, {@code told} (the first send failed), {@code failed} (the
- * listener), {@code refused} (a retry or a dead letter), {@code dead_letter} (it arrived).
+ * and says what happens, one line each: {@code sent}, {@code told} (sending failed, and is tried again), {@code failed}
+ * (the listener), {@code refused} (a retry or a dead letter), {@code dead_letter} (it arrived).
  */
 public final class SpringChain {
     static final String KEY = "k-0123456789";
@@ -51,22 +51,26 @@ public final class SpringChain {
                 new ByteArraySerializer(), new ByteArraySerializer());
             var template = new KafkaTemplate<>(factory);
             byte[] value = content(cli.get("content", "random"), cli.getInt("bytes", 1_000_000));
-            send(template, KEY, value);
+            while (!send(template, KEY, value)) {
+                Thread.sleep(300);
+            }
             send(template, SMALL_KEY, new byte[10]);
             factory.destroy();
             Thread.currentThread().join();
         }
     }
 
-    private static void send(KafkaTemplate<byte[], byte[]> template, String key, byte[] value)
+    private static boolean send(KafkaTemplate<byte[], byte[]> template, String key, byte[] value)
             throws InterruptedException {
         try {
             template.send(new ProducerRecord<>(cli.get("topic"), 0, key.getBytes(), value)).get();
             Cli.line("event", "sent", "key", key);
+            return true;
         } catch (java.util.concurrent.ExecutionException failed) {
             Throwable cause = failed.getCause();
             // Spring wraps what the producer says.
             Cli.line(Cli.failure(cause.getCause() == null ? cause : cause.getCause(), "event", "told", "key", key));
+            return false;
         }
     }
 
@@ -161,7 +165,7 @@ public final class SpringChain {
         public void listen(ConsumerRecord<byte[], byte[]> record) {
             Cli.line("event", "failed", "topic", record.topic(), "key", Cli.text(record.key()), "headers_bytes",
                 bytes(record.headers()));
-            parse(cli.getInt("depth", 150));
+            parse(cli.getInt("depth", 110));
         }
 
         public void deadLetter(ConsumerRecord<byte[], byte[]> record) {
