@@ -102,6 +102,7 @@ fn state(readiness: Readiness) -> AdminState {
     AdminState {
         metrics: Metrics::new(10),
         refusals,
+        observed: Arc::default(),
         ready: Arc::new(move || readiness.clone()),
         topics: Arc::new(|| vec![view("payments"), view("orders")]),
         families: Arc::new(|| vec![family()]),
@@ -197,7 +198,7 @@ impl Answer {
     }
 }
 
-const PATHS: [&str; 10] = [
+const PATHS: [&str; 12] = [
     "/",
     "/metrics",
     "/livez",
@@ -206,6 +207,8 @@ const PATHS: [&str; 10] = [
     "/api/v1/refusals",
     "/api/v1/clients",
     "/api/v1/families",
+    "/api/v1/lingering",
+    "/api/v1/fetch",
     "/api/v1/config",
     "/nothing-here",
 ];
