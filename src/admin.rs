@@ -6,25 +6,29 @@
 mod page;
 mod routes;
 mod server;
+mod status;
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use crate::policy::{Action, Gate, Limit, Source};
-use crate::telemetry::{BatchCounts, LastSizes, Metrics, Refusals};
+use crate::telemetry::{BatchCounts, GateCounts, LastSizes, Metrics, Refusals};
 
 pub use server::serve;
+pub use status::{ControlPlaneView, ReloadView, StatusView};
 
 /// What the server shows. Everything is asked anew for each request.
 #[derive(Clone)]
 pub struct AdminState {
-    /// `/metrics` and `/api/v1/clients`.
+    /// `/metrics`, `/api/v1/clients` and `/api/v1/sizes`.
     pub metrics: Arc<Metrics>,
     /// `/api/v1/refusals`.
     pub refusals: Arc<Refusals>,
     /// `/readyz`.
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
+    /// `/api/v1/status`.
+    pub status: Arc<dyn Fn() -> StatusView + Send + Sync>,
     /// `/api/v1/topics`.
     pub topics: Arc<dyn Fn() -> Vec<TopicView> + Send + Sync>,
     /// `/api/v1/config`: secrets are hidden by whoever fills this.
@@ -67,6 +71,10 @@ pub struct TopicView {
     pub batches: Option<BatchCounts>,
     /// The sizes measured last; `None` likewise.
     pub last: Option<LastSizes>,
+    /// The largest sizes since the start; `None` likewise.
+    pub largest: Option<LastSizes>,
+    /// The gates at which something was near or above the limit since the start.
+    pub gates: Vec<GateCounts>,
 }
 
 /// One limit in force.

@@ -14,11 +14,11 @@ mod refusals;
 mod timestamp;
 mod topic;
 
-pub use cells::{Counter, SizeHistogram, TimeHistogram};
+pub use cells::{Counter, SizeBucket, SizeDistribution, SizeHistogram, TimeHistogram};
 pub use clients::{ClientConnection, ClientView, Clients};
 pub use families::Known;
 pub use kafka_names::{api_name, error_name};
 pub use metrics::Metrics;
 pub use refusals::{RefusalQuery, RefusalRecord, Refusals};
 pub use timestamp::rfc3339;
-pub use topic::{BatchCounts, CodecMetrics, LastSizes, OTHER, TopicMetrics};
+pub use topic::{BatchCounts, CodecMetrics, GateCounts, LastSizes, OTHER, TopicMetrics};

@@ -42,6 +42,7 @@ pub struct SizesTally {
     count: u32,
     sum: u64,
     last: u64,
+    largest: u64,
 }
 
 impl SizesTally {
@@ -60,6 +61,11 @@ impl SizesTally {
         self.last
     }
 
+    /// The largest; 0 before the first.
+    pub const fn largest_bytes(&self) -> u64 {
+        self.largest
+    }
+
     /// Each bound with the number of sizes above the bound before and not above it; none for what exceeds all.
     pub fn by_bound(&self) -> impl Iterator<Item = (Option<u64>, u32)> {
         self.under
@@ -76,6 +82,7 @@ impl SizesTally {
         self.count = self.count.saturating_add(1);
         self.sum = self.sum.saturating_add(bytes);
         self.last = bytes;
+        self.largest = self.largest.max(bytes);
     }
 }
 

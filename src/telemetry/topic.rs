@@ -80,7 +80,7 @@ pub struct BatchCounts {
     pub offloaded: u64,
 }
 
-/// The sizes measured last on one topic; `None`: not measured yet.
+/// One size of each kind on one topic, the last or the largest; `None`: not measured yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LastSizes {
     /// Wire bytes of a batch.
@@ -91,6 +91,17 @@ pub struct LastSizes {
     pub record_bytes: Option<u64>,
     /// A record's estimate.
     pub estimate_bytes: Option<u64>,
+}
+
+/// What was counted at one gate of one topic since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct GateCounts {
+    /// The gate.
+    pub gate: Gate,
+    /// Sizes within the limit, but near it.
+    pub near_limit: u64,
+    /// Sizes above the limit, refused or not.
+    pub violations: u64,
 }
 
 impl TopicMetrics {
@@ -167,6 +178,35 @@ impl TopicMetrics {
             record_bytes: self.record_bytes.last(),
             estimate_bytes: self.estimate_bytes.last(),
         }
+    }
+
+    /// The largest sizes since the start.
+    pub fn largest_sizes(&self) -> LastSizes {
+        LastSizes {
+            batch_bytes: self.wire_bytes.largest(),
+            uncompressed_bytes: self.uncompressed_bytes.largest(),
+            record_bytes: self.record_bytes.largest(),
+            estimate_bytes: self.estimate_bytes.largest(),
+        }
+    }
+
+    /// The gates at which anything was near or above the limit.
+    pub fn gate_counts(&self) -> Vec<GateCounts> {
+        let violations = self.rare_now().violations;
+        let counts = |&gate: &Gate| GateCounts {
+            gate,
+            near_limit: self.near_limit_count(gate),
+            violations: violations
+                .iter()
+                .filter(|((of, ..), _)| *of == gate)
+                .map(|(_, count)| count)
+                .sum(),
+        };
+        Gate::ALL
+            .iter()
+            .map(counts)
+            .filter(|counts| counts.near_limit + counts.violations > 0)
+            .collect()
     }
 
     pub(super) fn near_limit_count(&self, gate: Gate) -> u64 {
