@@ -70,11 +70,15 @@ async function open(browser, opened, { hash = "", width = 1200, height = 900, sc
 }
 
 /** Until the view shows what it asked for. */
-export const settled = (page) => page.locator(".region[aria-busy=false]").waitFor();
+export const settled = (page) => page.locator(".region[aria-busy=false]").waitFor({ state: "attached" });
 
 /** Goes to another view by its address, as a link would. */
 export async function go(page, hash) {
-  await page.evaluate((to) => { location.hash = to; }, hash);
+  await page.evaluate((to) => new Promise((done) => {
+    if (location.hash === to) done();
+    addEventListener("hashchange", () => done(), { once: true });
+    location.hash = to;
+  }), hash);
   await settled(page);
 }
 
