@@ -1,7 +1,8 @@
 //! `sizegate run`: everything is built, connected and started here, and taken down again.
 //!
-//! Threads: this one accepts, serves the admin HTTP and the control plane; each worker runs sessions on a
-//! runtime of its own, so that no session ever moves between cores.
+//! Threads: this one accepts and serves the admin HTTP; the control plane has its own, because decoding a large
+//! cluster's answers takes tens of milliseconds; each worker runs sessions on a runtime of its own, so that no
+//! session ever moves between cores.
 
 mod reload;
 mod view;
@@ -93,10 +94,7 @@ async fn serve(
         let (refusal_log, shutdown) = (Arc::clone(&shared.refusal_log), shutdown.clone());
         async move { refusal_log.run(shutdown).await }
     });
-    tokio::spawn({
-        let (cluster, shutdown) = (shared.cluster.clone(), shutdown.clone());
-        async move { cluster.run(shutdown).await }
-    });
+    start_control_plane(shared.cluster.clone(), shutdown.clone())?;
     let bound = Bound {
         workers,
         sessions: sessions.clone(),
@@ -176,6 +174,14 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
 /// Long decodes at once: half of the cores, so that the other half serves clients.
 fn decoders() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2))
+}
+
+fn start_control_plane(cluster: Cluster, shutdown: CancellationToken) -> std::io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new()
+        .name("control-plane".to_owned())
+        .spawn(move || runtime.block_on(cluster.run(shutdown)))?;
+    Ok(())
 }
 
 fn start_workers(workers: Option<usize>) -> std::io::Result<Vec<Handle>> {

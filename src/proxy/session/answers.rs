@@ -7,6 +7,7 @@ use std::time::Instant;
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
+use super::sightings::Sightings;
 use super::{Close, Session, Upstream};
 use crate::proxy::budget::Lease;
 use crate::proxy::ledger::{Answer, Expected, Produced};
@@ -35,8 +36,12 @@ pub struct Answers {
 enum Intake {
     /// Between answers, or in the head of one whose first bytes came alone.
     Head(Vec<u8>),
-    /// An answer streams through: bytes to come.
-    Pass { left: usize, expected: Expected },
+    /// An answer streams through: bytes to come, and what is read of them on the way.
+    Pass {
+        left: usize,
+        expected: Expected,
+        sightings: Option<Box<Sightings>>,
+    },
     /// An answer is held until it is whole, or until its broker list is.
     Hold {
         frame: BytesMut,
@@ -191,11 +196,15 @@ impl Session {
                     let expected = self.ledger.answered(correlation_id)?;
                     self.start_answer(frame_bytes, expected)?;
                 }
-                Intake::Pass { left, .. } => {
+                Intake::Pass {
+                    left, sightings, ..
+                } => {
                     let here = (*left).min(self.answers.rest.len());
                     *left -= here;
                     let is_over = *left == 0;
-                    self.to_client.push(self.answers.rest.split_to(here));
+                    let chunk = self.answers.rest.split_to(here);
+                    sightings.take_if(|sightings| !sightings.read(&chunk));
+                    self.to_client.push(chunk);
                     if is_over {
                         self.end_answer();
                     }
@@ -266,6 +275,7 @@ impl Session {
                 self.answers.intake = Intake::Pass {
                     left: frame_bytes,
                     expected,
+                    sightings: None,
                 }
             }
             Plan::Tail(kind) if is_whole => {
@@ -334,9 +344,13 @@ impl Session {
             let mut here = frame.split().freeze();
             let left = frame_bytes - here.len();
             here.advance(replaced);
+            let sightings = Sightings::of(
+                &self.shared.cluster,
+                expected.api_version,
+                frame_bytes - replaced,
+            );
             self.to_client.push(head.into());
-            self.to_client.push(here);
-            self.pass_rest(left);
+            self.pass_rest(here, left, sightings);
         } else if is_whole {
             let Intake::Hold {
                 frame, expected, ..
@@ -350,10 +364,16 @@ impl Session {
         Ok(())
     }
 
-    /// What is left of the answer in hand streams through.
-    fn pass_rest(&mut self, left: usize) {
+    /// What is left of the answer in hand streams through, after what is `here` of it.
+    fn pass_rest(&mut self, here: Bytes, left: usize, mut sightings: Option<Box<Sightings>>) {
+        sightings.take_if(|sightings| !sightings.read(&here));
+        self.to_client.push(here);
         if let Intake::Hold { expected, .. } = std::mem::take(&mut self.answers.intake) {
-            self.answers.intake = Intake::Pass { left, expected };
+            self.answers.intake = Intake::Pass {
+                left,
+                expected,
+                sightings,
+            };
             if left == 0 {
                 self.end_answer();
             }
