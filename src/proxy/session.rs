@@ -408,7 +408,7 @@ async fn confirm(shared: &Shared, name: &str, node_id: Option<i32>) -> Confirmed
     };
     let limits = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
     match limits.ok().and_then(|limits| limits.batch_limit()) {
-        Some((value, source)) => Confirmed::Limit(Learned { value, source }),
+        Some(limit) => Confirmed::Limit(Learned::own(limit)),
         None => Confirmed::NoLimit,
     }
 }

@@ -37,8 +37,9 @@ impl TopicHandle {
     /// The topic's own limit at this session's broker, as last read.
     pub fn learned(&self) -> Option<Learned> {
         let known = self.known.as_ref()?;
-        let (value, source) = known.batch_limit_at(self.node.as_deref())?;
-        Some(Learned { value, source })
+        known
+            .batch_limit_at(self.node.as_deref())
+            .map(Learned::own)
     }
 
     /// The topic's own limit counts, and nobody has looked the topic up yet, or asked what it inherits from this

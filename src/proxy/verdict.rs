@@ -460,7 +460,7 @@ impl Judge {
         cluster
             .known_limits(known, self.node_id, CURRENT)
             .and_then(|limits| limits.batch_limit())
-            .is_some_and(|(value, source)| topic.learned() == Some(Learned { value, source }))
+            .is_some_and(|limit| topic.learned() == Some(Learned::own(limit)))
     }
 }
 
