@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::policy::{Action, Gate, Limit, Source};
-use crate::telemetry::{BatchCounts, GateCounts, LastSizes, Metrics, Refusals};
+use crate::telemetry::{BatchCounts, GateCounts, LastSizes, Metrics, Observed, Refusals};
 
 pub use server::serve;
 pub use status::{ControlPlaneView, ReloadView, StatusView};
@@ -25,6 +25,8 @@ pub struct AdminState {
     pub metrics: Arc<Metrics>,
     /// `/api/v1/refusals`.
     pub refusals: Arc<Refusals>,
+    /// `/api/v1/lingering` and `/api/v1/fetch`.
+    pub observed: Arc<Observed>,
     /// `/readyz`.
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
     /// `/api/v1/status`.

@@ -11,12 +11,14 @@
 )]
 
 pub mod families;
+mod linger;
 mod loops;
 mod refusal;
 mod rules;
 mod violation;
 mod words;
 
+pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};

@@ -94,6 +94,10 @@ async fn serve(
         let (refusal_log, shutdown) = (Arc::clone(&shared.refusal_log), shutdown.clone());
         async move { refusal_log.run(shutdown).await }
     });
+    tokio::spawn({
+        let (observed, shutdown) = (Arc::clone(&shared.observed), shutdown.clone());
+        async move { observed.run(shutdown).await }
+    });
     start_control_plane(shared.cluster.clone(), shutdown.clone())?;
     let bound = Bound {
         workers,
@@ -159,6 +163,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         budget,
         refusals: Arc::default(),
         refusal_log: Arc::default(),
+        observed: Arc::default(),
         metrics,
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,

@@ -106,6 +106,7 @@ fn state(readiness: Readiness) -> AdminState {
     AdminState {
         metrics: Metrics::new(10),
         refusals,
+        observed: Arc::default(),
         ready: Arc::new(move || readiness.clone()),
         status: Arc::new(status),
         topics: Arc::new(|| vec![view("payments"), view("orders")]),
@@ -201,7 +202,7 @@ impl Answer {
     }
 }
 
-const PATHS: [&str; 13] = [
+const PATHS: [&str; 15] = [
     "/",
     "/page/main.js",
     "/page/page.css",
@@ -213,6 +214,8 @@ const PATHS: [&str; 13] = [
     "/api/v1/sizes?topic=orders",
     "/api/v1/refusals",
     "/api/v1/clients",
+    "/api/v1/lingering",
+    "/api/v1/fetch",
     "/api/v1/config",
     "/nothing-here",
 ];

@@ -12,7 +12,9 @@ use sizegate::admin::{
     self, AdminState, ControlPlaneView, LimitView, Readiness, ReloadView, StatusView, TopicView,
 };
 use sizegate::policy::{Action, Codec, Gate, Source};
-use sizegate::telemetry::{BatchCounts, GateCounts, LastSizes, Metrics, RefusalRecord, Refusals};
+use sizegate::telemetry::{
+    BatchCounts, GateCounts, LastSizes, Lingering, Metrics, Observed, Peer, RefusalRecord, Refusals,
+};
 use support::programs::Output;
 use support::{Connection, Kafka, Part, Program, Record, Sizegate, Topic, batch, eventually};
 use tokio_util::sync::CancellationToken;
@@ -131,6 +133,7 @@ fn crowd() -> AdminState {
     AdminState {
         metrics,
         refusals,
+        observed: Arc::new(observed()),
         ready: Arc::new(|| Readiness {
             why_not: vec![HOSTILE.into()],
         }),
@@ -138,6 +141,16 @@ fn crowd() -> AdminState {
         topics: Arc::new(|| (0..1_000).map(topic).collect()),
         config: Arc::new(|| json!({"mode": HOSTILE})),
     }
+}
+
+fn observed() -> Observed {
+    let observed = Observed::default();
+    let peer = Peer::new(HOSTILE, HOSTILE, HOSTILE);
+    let waited = Duration::from_secs(1);
+    observed
+        .lingering
+        .record(Lingering::new(HOSTILE, peer, waited, 1 << 20));
+    observed
 }
 
 fn status() -> StatusView {

@@ -44,7 +44,7 @@ const FILES: [(&str, &str, &str); 16] = [
 ];
 
 /// Path, what it shows.
-const PATHS: [(&str, &str); 9] = [
+const PATHS: [(&str, &str); 11] = [
     ("/metrics", "everything that is counted, for Prometheus"),
     ("/livez", "the process answers"),
     ("/readyz", "clients can be served, or why not"),
@@ -67,6 +67,14 @@ const PATHS: [(&str, &str); 9] = [
     (
         "/api/v1/clients",
         "connected clients by software and version",
+    ),
+    (
+        "/api/v1/lingering",
+        "producers whose large records wait for linger.ms although nothing can join them",
+    ),
+    (
+        "/api/v1/fetch",
+        "batches larger than consumers asked for, and consumers stuck at a large batch",
     ),
     (
         "/api/v1/config",

@@ -22,7 +22,9 @@ use super::Shared;
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
-use crate::policy::{Action, BatchFacts, Codec, Learned, LoopDetector, Source, Violation};
+use crate::policy::{
+    Action, BatchFacts, Codec, Learned, LingerWatch, LoopDetector, Source, Violation,
+};
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
 use crate::wire::{Malformed, Reason};
@@ -175,6 +177,8 @@ pub struct Judge {
     node_id: Option<i32>,
     topics: TopicCache,
     loops: LoopDetector,
+    /// How old the connection's batches are when they arrive.
+    pub linger: LingerWatch<Arc<TopicHandle>>,
     /// Where the request in hand keeps things; reused.
     layout: Layout,
     weighed: Vec<Weighed>,
@@ -188,6 +192,7 @@ impl Judge {
             node_id,
             topics: TopicCache::new(node_id),
             loops: LoopDetector::default(),
+            linger: LingerWatch::default(),
             layout: Layout::default(),
             weighed: Vec::new(),
         }

@@ -2,7 +2,7 @@
 //! refusals merged in, everything else passed on as it comes.
 
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -30,6 +30,8 @@ const LONGEST_ADDRESSES: usize = 4 * 1024 * 1024;
 pub struct Answers {
     intake: Intake,
     rest: Bytes,
+    /// For how long the Produce answer in hand asks its client to be silent.
+    throttle_ms: i32,
 }
 
 /// Where in an answer the stream stands.
@@ -178,12 +180,25 @@ impl Session {
         }
     }
 
-    fn answered(&self, expected: &Expected) {
+    fn answered(&mut self, expected: &Expected) {
+        if expected.api_key == api::PRODUCE {
+            self.produce_answered(expected.since);
+        }
         let took = self.last_traffic.saturating_duration_since(expected.since);
         self.shared
             .metrics
             .request_seconds(expected.api_key)
             .observe(took);
+    }
+
+    /// A record of that request which lingered in its producer is certain by now.
+    fn produce_answered(&mut self, asked: Instant) {
+        let throttle_ms = std::mem::take(&mut self.answers.throttle_ms);
+        let throttled = Duration::from_millis(throttle_ms.max(0).unsigned_abs().into());
+        let linger = &mut self.judge.linger;
+        if let Some(suspect) = linger.answered(asked, self.last_traffic, throttled) {
+            self.shared.report_linger(suspect, &self.who);
+        }
     }
 
     fn consume_answers(&mut self) -> Result<(), Malformed> {
@@ -243,6 +258,7 @@ impl Session {
         let Answers {
             intake: Intake::Head(begun),
             rest,
+            ..
         } = &mut self.answers
         else {
             return Ok(None);
@@ -405,10 +421,14 @@ impl Session {
         version: i16,
         produced: Produced,
     ) -> Result<Bytes, Malformed> {
-        if produced.refused.is_empty() && produce_answer::is_plain(&frame, version)? {
+        if produced.refused.is_empty()
+            && let Some(throttle_ms) = produce_answer::plain_throttle_ms(&frame, version)?
+        {
+            self.answers.throttle_ms = throttle_ms;
             return Ok(frame);
         }
         let mut answer = ProduceAnswer::read(&frame, version)?;
+        self.answers.throttle_ms = answer.throttle_time_ms;
         self.explain_broker_refusals(&mut answer, version, &produced.sent)?;
         answer.rewrite_addresses(&self.shared.book)?;
         answer.merge(by_topic(produced.refused));
