@@ -117,7 +117,12 @@ impl Prometheus {
     fn values(&self, expr: &str) -> usize {
         let data = self.ask("query", &[("query", expr)]);
         let is_number = |sample: &&Value| sample["value"][1] != "NaN";
-        data["result"].as_array().unwrap().iter().filter(is_number).count()
+        data["result"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(is_number)
+            .count()
     }
 }
 
@@ -256,7 +261,11 @@ fn assert_rules_work(prometheus: &Prometheus) {
     for name in expected {
         assert!(told.contains(name), "{name}: {told:?}");
     }
-    for name in ["SizegateDown", "SizegateControlPlaneDown", "SizegateLimitsStale"] {
+    for name in [
+        "SizegateDown",
+        "SizegateControlPlaneDown",
+        "SizegateLimitsStale",
+    ] {
         assert!(!told.contains(name), "{name}: {told:?}");
     }
 }

@@ -4,6 +4,7 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,8 +19,11 @@ use sizegate::telemetry::{
 use support::programs::Output;
 use support::{Connection, Kafka, Part, Program, Record, Sizegate, Topic, batch, eventually};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
-const REMEDY: &str = "Put the note in the object store: https://wiki.example/notes";
+const EVENTS: &str = "library.events";
+const PAYMENTS: &str = "payments";
+const REMEDY: &str = "Put the document in the object store and its address in the event: https://wiki.example/events";
 
 /// Runs where a page makes markup of text, or an attribute of it.
 const HOSTILE: &str =
@@ -39,67 +43,159 @@ fn assert_all_passed(output: &Output, at_least: usize) {
     assert!(output.lines.len() >= at_least, "{:?}", output.lines);
 }
 
-/// One connection of a client that says what it is.
-fn client(sizegate: &Sizegate, id: &str, software: &str, version: &str) -> Connection {
-    let mut connection = Connection::open(sizegate.node(1).as_str());
-    connection.client_id = Some(id.into());
-    connection.api_versions(software, version);
-    connection
+/// The topics of a small shop, and what was produced to them through `sizegate`.
+struct Shop<'a> {
+    kafka: &'a Kafka,
+    sizegate: Sizegate,
 }
 
-/// Error codes of batches with one record each of these value sizes.
-fn send(connection: &mut Connection, topic: &Topic, values: &[usize]) -> Vec<i16> {
-    let mut code = |bytes: usize| {
-        let records = batch([Record::of_random(bytes, bytes as u64)]).build();
-        connection.produce(9, 1, &[Part::new(topic, records)])[0].code
-    };
-    values.iter().map(|bytes| code(*bytes)).collect()
+impl<'a> Shop<'a> {
+    fn open(kafka: &'a Kafka) -> Self {
+        let topics: [(&str, &[(&str, &str)]); 8] = [
+            ("orders", &[("max.message.bytes", "2097152")]),
+            ("orders-retry-1", &[("max.message.bytes", "2162688")]),
+            ("orders-dlt", &[]),
+            (PAYMENTS, &[("max.message.bytes", "4194304")]),
+            ("shipments", &[]),
+            ("invoices", &[]),
+            ("clicks", &[("compression.type", "zstd")]),
+            (EVENTS, &[]),
+        ];
+        for (name, configs) in topics {
+            kafka.create_topic(name, 1, 1, configs);
+        }
+        let yaml = format!(
+            "rules:\n  - name: library-events\n    topics: [{EVENTS}]\n    limits: {{record_bytes: 64KiB, \
+             uncompressed_bytes: 4MiB}}\n    remedy: \"{REMEDY}\"\n  - name: watched\n    topics: [invoices]\n    limits: \
+             {{record_bytes: 32KiB}}\n    action: observe"
+        );
+        let sizegate = Sizegate::start(kafka, &yaml);
+        Self { kafka, sizegate }
+    }
+
+    /// One connection of a client that says what it is.
+    fn client(&self, id: &str, software: &str, version: &str) -> Connection {
+        let mut connection = Connection::open(self.sizegate.node(1).as_str());
+        connection.client_id = Some(id.into());
+        connection.api_versions(software, version);
+        connection
+    }
+
+    /// Error codes of batches with one record each of these value sizes.
+    fn send(&self, connection: &mut Connection, topic: &str, values: &[usize]) -> Vec<i16> {
+        let topic = Topic {
+            name: topic.to_owned(),
+            id: Uuid::nil(),
+        };
+        let mut code = |bytes: usize| {
+            let records = batch([Record::of_random(bytes, bytes as u64)]).build();
+            connection.produce(9, 1, &[Part::new(&topic, records)])[0].code
+        };
+        values.iter().map(|bytes| code(*bytes)).collect()
+    }
+
+    /// Everything a page can show happens; the clients that did it stay connected.
+    fn trade(&self) -> Vec<Connection> {
+        let mut checkout = self.client("checkout-7d9f", "apache-kafka-java", "4.3.0");
+        let mut invoicing = self.client("invoicing", "librdkafka", "2.16.1");
+        let mut library = self.client("library-import", "kafka-python", "3.0.12");
+        // Sizes around 8 KiB, a few small and a few large ones, the same in every run.
+        let sizes = |count: usize, most: usize| -> Vec<usize> {
+            let size = |n: usize| 200 * (1 + n * 7919 % 50) * (1 + n * 104_729 % 17);
+            (0..count).map(|n| size(n).min(most)).collect()
+        };
+        for (topic, count, most) in [
+            ("orders", 120, 900_000),
+            ("shipments", 80, 900_000),
+            ("clicks", 40, 90_000),
+            (EVENTS, 90, 60_000),
+        ] {
+            let codes = self.send(&mut checkout, topic, &sizes(count, most));
+            assert!(codes.iter().all(|code| *code == 0), "{topic}: {codes:?}");
+        }
+        let fine = self.send(&mut checkout, "orders", &[1_300_000, 1_900_000]);
+        assert_eq!(fine, [0, 0]);
+        assert_eq!(self.send(&mut checkout, "shipments", &[880_000]), [0]);
+        let observed = self.send(&mut invoicing, "invoices", &[9_000, 20_000, 40_000, 50_000]);
+        assert_eq!(observed, [0, 0, 0, 0]);
+        let refused = self.send(&mut library, EVENTS, &[64_000, 70_000, 66_000, 181_000]);
+        assert_eq!(refused, [0, 10, 10, 10]);
+        let refused = self.send(&mut invoicing, EVENTS, &[1_100_000, 80_000]);
+        assert_eq!(refused, [10, 10]);
+        assert_eq!(self.send(&mut checkout, "orders", &[2_400_000]), [10]);
+        vec![checkout, invoicing, library]
+    }
+
+    /// A real producer whose large records wait for nothing.
+    fn linger(&self) {
+        Program::java("TimedLoad", "4.4.0")
+            .arg("bootstrap", self.sizegate.bootstrap())
+            .arg("topic", PAYMENTS)
+            .arg("p.client.id", "payments-export")
+            .arg("p.linger.ms", 1_000)
+            .arg("p.batch.size", 16_384)
+            .arg("small", 300)
+            .arg("large", 2)
+            .run();
+    }
+
+    /// A consumer that does not get past the first, large batch.
+    fn get_stuck(&self) {
+        let mut checkout = self.client("checkout-7d9f", "apache-kafka-java", "4.3.0");
+        assert_eq!(self.send(&mut checkout, "orders-dlt", &[300_000]), [0]);
+        for _ in 0..5 {
+            support::admin::fetch_stored(&self.sizegate.bootstrap(), "orders-dlt", 0, 1_000);
+        }
+    }
+
+    /// The configuration file gets a mistake, and the proxy notices.
+    fn mistype(&mut self) {
+        let config = self.sizegate.process().dir().join("sizegate.yaml");
+        let good = std::fs::read_to_string(&config).unwrap();
+        let bad = good.replace("record_bytes: 64KiB", "record_byte: 64KiB");
+        std::fs::write(&config, bad).unwrap();
+        self.sizegate.process().signal("HUP");
+        eventually(Duration::from_secs(20), "a reload that fails", || {
+            let failed = self.sizegate.json("/api/v1/status")["reload"]["error"].is_string();
+            failed.then_some(())
+        });
+    }
 }
 
 #[test]
 fn a_person_on_call_finds_their_way_in_a_real_browser() {
     let kafka = Kafka::shared("4.3.0");
-    let notes = kafka.topic("notes", 1, &[]);
-    let dead_letters = format!("{}-dlt", notes.name);
-    kafka.create_topic(&dead_letters, 1, 1, &[]);
-    let yaml = format!(
-        "rules:\n  - name: notes\n    topics: [{}]\n    limits: {{record_bytes: 64KiB, uncompressed_bytes: 4MiB}}\n    \
-         remedy: \"{REMEDY}\"",
-        notes.name
-    );
-    let mut sizegate = Sizegate::start(kafka, &yaml);
-
-    let mut checkout = client(&sizegate, "checkout-7d9f", "apache-kafka-java", "4.3.0");
-    let mut invoice = client(&sizegate, "invoice", "librdkafka", "2.16.1");
-    let passing: Vec<usize> = (0..16).map(|n| 300 << (n % 8)).collect();
-    assert!(
-        send(&mut checkout, &notes, &passing)
-            .iter()
-            .all(|code| *code == 0)
-    );
-    assert_eq!(send(&mut checkout, &notes, &[64_000, 70_000]), [0, 10]);
-    assert_eq!(send(&mut invoice, &notes, &[1_100_000, 66_000]), [10, 10]);
-
-    let config = sizegate.process().dir().join("sizegate.yaml");
-    let good = std::fs::read_to_string(&config).unwrap();
-    std::fs::write(&config, format!("{good}\nrulez: []\n")).unwrap();
-    sizegate.process().signal("HUP");
-    eventually(Duration::from_secs(20), "a reload that fails", || {
-        let failed = sizegate
-            .metrics()
-            .sum("config_reloads_total", &[("result", "failure")]);
-        (failed > 0.0).then_some(())
-    });
-
+    let mut shop = Shop::open(kafka);
+    let _connected = shop.trade();
+    shop.linger();
+    shop.get_stuck();
+    shop.mistype();
+    let url = format!("http://{}", shop.sizegate.admin());
+    take_pictures(&url);
     let output = Program::browser("page.mjs")
-        .arg("url", format!("http://{}", sizegate.admin()))
-        .arg("topic", &notes.name)
-        .arg("main", &notes.name)
-        .arg("member", &dead_letters)
+        .arg("url", &url)
+        .arg("topic", EVENTS)
+        .arg("main", "orders")
+        .arg("member", "orders-dlt")
+        .arg("lingers", PAYMENTS)
         .arg("remedy", REMEDY)
-        .arg("mistake", "rulez")
+        .arg("mistake", "record_byte")
         .run();
-    assert_all_passed(&output, 15);
+    assert_all_passed(&output, 16);
+    assert_eq!(shop.kafka.latest_offset("orders", 0), 122);
+}
+
+/// `scripts/screenshots.sh` asks for pictures of what this run looks like.
+fn take_pictures(url: &str) {
+    let Some(folder) = std::env::var_os("SIZEGATE_SCREENSHOTS") else {
+        return;
+    };
+    let output = Program::browser("pictures.mjs")
+        .arg("url", url)
+        .arg("topic", EVENTS)
+        .arg("folder", Path::new(&folder).display())
+        .run();
+    assert!(output.lines.len() > 3, "{:?}", output.lines);
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 // The page in front of a real Kafka and a real sizegate, with traffic that was refused: what a person on call does.
 //
-// url= topic= main= member= remedy= mistake=
+// url= topic= main= member= lingers= remedy= mistake=
 
 import { OPTIONS, assert, assertAccessible, assertNoSidewaysScroll, go, run, settled, violations } from "./driver.mjs";
 
-const { topic, main, member, remedy, mistake } = OPTIONS;
+const { topic, main, member, lingers, remedy, mistake } = OPTIONS;
 const SECTIONS = ["topics", "refusals", "families", "clients", "lingering", "explain"];
 const VIEWS = [...SECTIONS.map((section) => `#/${section}`), `#/topics/${topic}`];
 
@@ -42,7 +42,7 @@ await run({
     const limits = (await json(`/api/v1/topics?topic=${topic}`)).topics[0].limits;
     assert.equal(words.length, limits.length);
     limits.forEach((limit, i) => assert.ok(words[i].startsWith(limit.gate), words[i]));
-    assert.ok(words.some((text) => / \d+ % of 64 KiB · rule “notes” · \d+ over$/.test(text.replace(/\s+/g, " "))), words.join("\n"));
+    assert.ok(words.some((text) => / \d+ % of 64 KiB · rule “library-events” · \d+ over$/.test(text.replace(/\s+/g, " "))), words.join("\n"));
     assert.equal(await gates.locator("svg.bar").count(), limits.length);
   },
 
@@ -119,6 +119,16 @@ await run({
     await page.getByRole("heading", { level: 2, name: main }).waitFor();
     assert.match(await row(page, member).innerText(), /[\d,]+ bytes short/);
     assert.match(await page.getByRole("region", { name: "Needs attention" }).innerText(), /family member/);
+  },
+
+  "a producer that lingers and a consumer that is stuck are named": async (open) => {
+    const page = await open({ hash: "#/lingering" });
+    const lingering = page.getByRole("table", { name: "Producers that let large records wait" });
+    assert.match((await lingering.getByRole("row").nth(1).innerText()).replace(/\s+/g, " "), new RegExp(`^${lingers} payments-export .*(1|1\\.1|0\\.9\\d?) s 1 MiB`));
+    await page.getByText("KAFKA-21068").waitFor();
+    const stuck = page.getByRole("table", { name: "Consumers stuck behind a large batch" });
+    assert.match(await stuck.getByRole("row").nth(1).innerText(), new RegExp(`^${member}-0`));
+    assert.match(await page.getByRole("region", { name: "Needs attention" }).innerText(), /1 consumer stuck/);
   },
 
   "clients are listed by software and version": async (open) => {
