@@ -7,8 +7,8 @@
 mod answers;
 mod buffers;
 mod explain;
+mod hearsay;
 mod requests;
-mod sightings;
 
 use std::future::Future;
 use std::io;
@@ -377,12 +377,13 @@ async fn discard(stream: &mut Stream) {
 /// What is asked before a verdict, and comes back with what has been asked.
 type Asking = Pin<Box<dyn Future<Output = Asked> + Send>>;
 
-/// Finds a topic, and reads its limits if nobody ever asked this broker what topics inherit from it.
+/// Finds a topic, and reads its limits if they, or what topics inherit from this broker, were never read.
 async fn first_look(shared: &Shared, name: &str, node_id: Option<i32>) {
-    if let Lookup::Found(topic) = shared.cluster.find_topic(name).await
-        && let Some(node) = node_id.and_then(|id| shared.cluster.node(id))
-        && !node.is_read()
-    {
+    let Lookup::Found(topic) = shared.cluster.find_topic(name).await else {
+        return;
+    };
+    let node = node_id.and_then(|id| shared.cluster.node(id));
+    if topic.limits_age().is_none() || node.is_some_and(|node| !node.is_read()) {
         // Without it, what was read from another broker is the best there is.
         let _ = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
     }

@@ -29,8 +29,8 @@ pub struct TopicHandle {
     pub known: Option<Arc<cluster::Topic>>,
     /// The broker whose limits count; `None` where it is not known which one this session talks to.
     node: Option<Arc<cluster::Node>>,
-    /// What topics inherit from the broker was asked for, or is known.
-    is_node_read: AtomicBool,
+    /// The topic's own limit at this broker was asked for, or is known.
+    was_asked: AtomicBool,
 }
 
 impl TopicHandle {
@@ -42,12 +42,11 @@ impl TopicHandle {
             .map(Learned::own)
     }
 
-    /// The topic's own limit counts, and nobody has looked the topic up yet, or asked what it inherits from this
-    /// session's broker (once: we may not be allowed to know).
+    /// The topic's own limit counts, and nobody has looked the topic up yet, or its limits are not known as this
+    /// session's broker applies them. The latter is said once: we may not be allowed to know.
     pub fn wants_looking_up(&self) -> bool {
-        let is_node_unread =
-            || !self.is_node_read.load(Relaxed) && !self.is_node_read.swap(true, Relaxed);
-        self.policy.inherits && (self.known.is_none() || is_node_unread())
+        let is_unasked = || !self.was_asked.load(Relaxed) && !self.was_asked.swap(true, Relaxed);
+        self.policy.inherits && (self.known.is_none() || is_unasked())
     }
 
     /// A topic that was deleted, or created anew under its name, is resolved anew; so is one as soon as the control
@@ -170,14 +169,17 @@ impl TopicCache {
             .metrics
             .topic(known.as_ref().map_or(telemetry::OTHER, |known| &known.name));
         let node = self.node_id.and_then(|id| shared.cluster.node(id));
-        let is_node_read = node.as_ref().is_none_or(|node| node.is_read());
+        let is_read = known
+            .as_ref()
+            .is_some_and(|known| known.limits_age().is_some())
+            && node.as_ref().is_none_or(|node| node.is_read());
         Arc::new(TopicHandle {
             name: name.into(),
             policy,
             metrics,
             known,
             node,
-            is_node_read: AtomicBool::new(is_node_read),
+            was_asked: AtomicBool::new(is_read),
         })
     }
 }

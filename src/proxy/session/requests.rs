@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
-use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
+use super::buffers::{self, BUFFER_BYTES, LARGEST_KEPT_BYTES, READ_BYTES};
 use super::{Asking, BACKLOG_BYTES, Close, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
 use crate::policy::Arrival;
 use crate::proxy::budget::{Admission, Lease};
@@ -33,6 +33,9 @@ pub struct Requests {
     rest: BytesMut,
     /// The frame that is half here, once its bytes are admitted.
     half: Option<Half>,
+    /// The size of the last frame, if that took more than one read: the next one is likely to be as large, and is
+    /// read in one piece into a buffer that it need not leave.
+    usual_bytes: usize,
     /// For the buffer that `rest` keeps while something is waited for.
     rest_lease: Lease,
     waiting: Option<Waiting>,
@@ -224,17 +227,27 @@ impl Session {
     }
 
     fn poll_read_client(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Close> {
-        let Requests { rest, half, .. } = &mut self.requests;
+        let Requests {
+            rest,
+            half,
+            usual_bytes,
+            ..
+        } = &mut self.requests;
         let is_short = self.shared.budget.is_short();
         let most = match half {
             // No further than a large frame's end: what follows would need as much room again.
             Some(half) if half.frame_bytes > READ_BYTES => {
                 half.frame_bytes.saturating_sub(rest.len())
             }
-            _ => buffers::read_bytes(is_short),
+            _ if is_short => buffers::read_bytes(true),
+            _ => buffers::read_bytes(false).max(*usual_bytes),
         };
         if half.is_none() && rest.capacity() == rest.len() {
-            let mut buffer = buffers::borrow();
+            let mut buffer = if is_short {
+                buffers::borrow()
+            } else {
+                buffers::borrow_for(*usual_bytes)
+            };
             buffer.extend_from_slice(rest);
             *rest = buffer;
         }
@@ -410,6 +423,7 @@ impl Session {
                 self.requests.intake = Intake::Drain(Box::new(Oversized::new(head, passes)));
             }
             Plan::Hold if self.requests.rest.len() >= frame_bytes => {
+                self.requests.usual_bytes = usual_bytes(frame_bytes);
                 let frame = self.requests.rest.split_to(frame_bytes).freeze();
                 let half = self.requests.half.take();
                 let arrival = Arrival {
@@ -562,6 +576,15 @@ impl Session {
             since: self.last_traffic,
             answer,
         });
+    }
+}
+
+/// What to expect of the next frame after one of `frame_bytes`.
+const fn usual_bytes(frame_bytes: usize) -> usize {
+    if frame_bytes > READ_BYTES && frame_bytes <= LARGEST_KEPT_BYTES {
+        frame_bytes
+    } else {
+        0
     }
 }
 
