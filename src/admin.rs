@@ -13,7 +13,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::policy::{Action, Gate, Limit, Source};
-use crate::telemetry::{BatchCounts, GateCounts, LastSizes, Metrics, Observed, Refusals};
+use crate::telemetry::{
+    BatchCounts, GateCounts, LargestSizes, LastSizes, Metrics, Observed, Refusals,
+};
 
 pub use server::serve;
 pub use status::{ControlPlaneView, ReloadView, StatusView};
@@ -74,7 +76,7 @@ pub struct TopicView {
     /// The sizes measured last; `None` likewise.
     pub last: Option<LastSizes>,
     /// The largest sizes since the start; `None` likewise.
-    pub largest: Option<LastSizes>,
+    pub largest: Option<LargestSizes>,
     /// The gates at which something was near or above the limit since the start.
     pub gates: Vec<GateCounts>,
 }

@@ -28,4 +28,6 @@ pub use observed::{
 pub use refusals::{RefusalQuery, RefusalRecord, Refusals};
 pub use sightings::{Seen, Sighting, Sightings};
 pub use timestamp::rfc3339;
-pub use topic::{BatchCounts, CodecMetrics, GateCounts, LastSizes, OTHER, TopicMetrics};
+pub use topic::{
+    BatchCounts, CodecMetrics, GateCounts, LargestSizes, LastSizes, OTHER, TopicMetrics,
+};

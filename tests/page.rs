@@ -14,7 +14,8 @@ use sizegate::admin::{
 };
 use sizegate::policy::{Action, Codec, Gate, Source};
 use sizegate::telemetry::{
-    BatchCounts, GateCounts, LastSizes, Lingering, Metrics, Observed, Peer, RefusalRecord, Refusals,
+    BatchCounts, GateCounts, LargestSizes, LastSizes, Lingering, Metrics, Observed, Peer,
+    RefusalRecord, Refusals,
 };
 use support::programs::Output;
 use support::{Connection, Kafka, Part, Program, Record, Sizegate, Topic, batch, eventually};
@@ -41,6 +42,14 @@ fn assert_all_passed(output: &Output, at_least: usize) {
         .collect();
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
     assert!(output.lines.len() >= at_least, "{:?}", output.lines);
+}
+
+/// Batches of another day would be deleted.
+fn now_ms() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap();
+    i64::try_from(since.as_millis()).unwrap()
 }
 
 /// The topics of a small shop, and what was produced to them through `sizegate`.
@@ -88,7 +97,8 @@ impl<'a> Shop<'a> {
             id: Uuid::nil(),
         };
         let mut code = |bytes: usize| {
-            let records = batch([Record::of_random(bytes, bytes as u64)]).build();
+            let record = Record::of_random(bytes, bytes as u64);
+            let records = batch([record]).base_timestamp(now_ms()).build();
             connection.produce(9, 1, &[Part::new(&topic, records)])[0].code
         };
         values.iter().map(|bytes| code(*bytes)).collect()
@@ -303,7 +313,11 @@ fn topic(n: u64) -> TopicView {
             ..BatchCounts::default()
         }),
         last: Some(sizes),
-        largest: Some(sizes),
+        largest: Some(LargestSizes {
+            batch_bytes: Some(1_000 * n),
+            record_bytes: Some(60 * n),
+            ..LargestSizes::default()
+        }),
         gates: vec![GateCounts {
             gate: Gate::Record,
             near_limit: n,

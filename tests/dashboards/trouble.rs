@@ -1,10 +1,9 @@
 //! A real run in which everything goes wrong that a dashboard shows: refused, observed, near a limit, refused by the
 //! broker, resent without end, malformed, too large to be read, lingering, stuck, misaligned, badly configured.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
-
+use crate::support::batch::Batch;
 use crate::support::programs::Running;
 use crate::support::{
     Connection, Kafka, Part, Program, Record, Sizegate, Topic, admin, batch, batch_of_bytes,
@@ -16,6 +15,11 @@ const VERSION: &str = "4.4.0";
 const TOPIC_LIMIT: &str = "2097152";
 /// Produce by name, with texts.
 const PRODUCE: i16 = 9;
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_millis()).unwrap()
+}
 
 /// The run. What it sends goes on as long as [`Trouble::make`] is called.
 pub struct Trouble {
@@ -62,9 +66,10 @@ impl Trouble {
             round: 0,
             lingering: None,
         };
-        // The first batch of the topic is a large one: consumers begin there.
+        // The first batch of the topic is a large one: consumers begin there. Of today, or the broker deletes it.
         let halves = [0, 1].map(|seed| Record::of_random(900_000, seed));
-        let part = Part::new(&trouble.orders, batch(halves).build());
+        let first = batch(halves).base_timestamp(now_ms()).build();
+        let part = Part::new(&trouble.orders, first);
         let stored = trouble
             .connect("kgo", "1.22.0")
             .produce(PRODUCE, 1, &[part]);
@@ -117,33 +122,26 @@ impl Trouble {
 
     fn produce(&self) {
         let mut connection = self.connect("librdkafka", "2.16.1");
-        let mut send = |topic: &Topic, records: Bytes, expected: i16| {
+        let mut send = |topic: &Topic, records: Batch, expected: i16| {
+            let records = records.base_timestamp(now_ms()).build();
             let answers = connection.produce(PRODUCE, 1, &[Part::new(topic, records)]);
             assert_eq!(answers[0].code, expected, "{:?}", answers[0].text);
         };
         let halves = [0, 1].map(|seed| Record::of_random(900_000, seed));
-        send(&self.orders, batch(halves).build(), 0);
+        send(&self.orders, batch(halves), 0);
         for power in 0..6 {
             let records = (0..3).map(|seed| Record::of_random(200 << power, seed));
-            send(&self.orders, batch(records).build(), 0);
+            send(&self.orders, batch(records), 0);
         }
         for codec in [Codec::Lz4, Codec::Zstd, Codec::Gzip] {
             let records = (0..20).map(|_| Record::of_a(5_000));
-            send(&self.orders, batch(records).codec(codec).build(), 0);
+            send(&self.orders, batch(records).codec(codec), 0);
         }
-        send(
-            &self.orders,
-            batch([Record::of_random(1_700_000, 1)]).build(),
-            10,
-        );
+        send(&self.orders, batch([Record::of_random(1_700_000, 1)]), 10);
         send(&self.orders, batch_of_bytes(2_200_000), 10);
         let unpacked = (0..2).map(|_| Record::of_a(1_400_000));
-        send(&self.orders, batch(unpacked).codec(Codec::Gzip).build(), 10);
-        send(
-            &self.watched,
-            batch([Record::of_random(2_000, 1)]).build(),
-            0,
-        );
+        send(&self.orders, batch(unpacked).codec(Codec::Gzip), 10);
+        send(&self.watched, batch([Record::of_random(2_000, 1)]), 0);
     }
 
     /// A batch that was refused comes again, as Java up to 4.1 sends it.

@@ -8,12 +8,10 @@ export const title = () => "Families";
 export const asks = () => ({ families: "/api/v1/families" });
 
 const list = (families) => families?.families ?? [];
-const gapOf = (member) => member.gap_bytes ?? 0;
-const isAligned = (member) => member.aligned ?? member.is_aligned ?? gapOf(member) <= 0;
 
 /** Members that could not take what their main topic takes. */
 export const misaligned = (families) =>
-  list(families).flatMap((family) => family.members.filter((member) => !isAligned(member)));
+  list(families).flatMap((family) => family.members.filter((member) => member.aligned === false));
 
 /** The family that a topic is the main topic or a member of; null if none. */
 export function familyOf(families, topic) {
@@ -40,13 +38,26 @@ function one(family) {
   const rows = family.members.map((member) => ({
     key: member.topic,
     cells: [
-      [topicLink(member.topic), el("span", { class: "quiet block" }, (member.kind ?? member.role ?? "").replace("_", " "))],
-      member.limit_bytes ? number(member.limit_bytes) : el("span", { class: "quiet" }, "not known"),
-      isAligned(member)
-        ? el("span", { class: "good" }, "takes all")
-        : el("span", { class: "neartext" }, `${number(gapOf(member))} bytes short (${size(gapOf(member))})`),
-      (member.warnings ?? []).length ? el("ul", { class: "plain" }, member.warnings.map((text) => el("li", {}, text))) : el("span", { class: "quiet" }, "none"),
+      [topicLink(member.topic), el("span", { class: "quiet block" }, `${member.kind.replace("_", " ")}, ${member.membership}`)],
+      fit(member),
+      el("ul", { class: "plain" }, member.gates.map((gap) => el("li", {},
+        `${gap.gate}: ${number(gap.member_bytes)}`,
+        gap.main_bytes === null ? el("span", { class: "quiet" }, ", the main topic has no limit")
+          : el("span", { class: gap.gap_bytes ? "neartext" : "quiet" }, ` of ${number(gap.main_bytes + gap.headroom_bytes)} needed`)))),
+      member.warnings.length ? el("ul", { class: "plain" }, member.warnings.map((text) => el("li", {}, text))) : el("span", { class: "quiet" }, "none"),
     ],
   }));
-  return table(`Family of ${family.main}`, ["Member", { label: "Limit, bytes", kind: "num" }, "Against the main topic", { label: "Warnings", kind: "grow" }], rows);
+  return [
+    el("p", { class: "facts above" }, family.alignment === "enforce"
+      ? "Enforced: the main topic’s limits in force allow for the members that the configuration names."
+      : "Only watched: the main topic’s limits are left as they are."),
+    rows.length ? table(`Family of ${family.main}`, ["Member", "Against the main topic", { label: "Its limits, bytes", kind: "third" }, { label: "Warnings", kind: "third" }], rows) : null,
+    family.absent.length ? el("p", { class: "neartext" }, `Named in the configuration, but not there: ${family.absent.join(", ")}`) : null,
+  ];
+}
+
+function fit({ aligned, gap_bytes: gap }) {
+  if (aligned === null) return el("span", { class: "quiet" }, "not known yet");
+  if (aligned) return el("span", { class: "good" }, "takes all");
+  return el("span", { class: "neartext" }, gap === null ? "takes less" : `${number(gap)} bytes short (${size(gap)})`);
 }

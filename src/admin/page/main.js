@@ -103,8 +103,9 @@ async function refresh() {
   if (mine !== asked) return;
   state.failed = answers.find((answer) => answer instanceof Error && !(answer instanceof Missing)) ?? state.failed;
   paintState(state);
-  current.data = Object.fromEntries(Object.keys(asks).map((key, i) => [key, answers[i]]));
-  current.data.state = state;
+  // What was shown before is worth more than nothing; the line above says that it is not up to date.
+  const kept = (key, answer) => (answer instanceof Error && !(answer instanceof Missing) ? current.data?.[key] ?? answer : answer);
+  current.data = { ...Object.fromEntries(Object.keys(asks).map((key, i) => [key, kept(key, answers[i])])), state };
   paint();
   if (!isPaused) timer = setTimeout(refresh, EVERY_MS);
 }
