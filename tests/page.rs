@@ -44,13 +44,8 @@ fn assert_all_passed(output: &Output, at_least: usize) {
     assert!(output.lines.len() >= at_least, "{:?}", output.lines);
 }
 
-/// Batches of another day would be deleted.
-fn now_ms() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap();
-    i64::try_from(since.as_millis()).unwrap()
-}
+/// No time: a batch of another day would be deleted, and one built slowly would look as if it had lingered.
+const NO_TIME: i64 = -1;
 
 /// The topics of a small shop, and what was produced to them through `sizegate`.
 struct Shop<'a> {
@@ -98,7 +93,7 @@ impl<'a> Shop<'a> {
         };
         let mut code = |bytes: usize| {
             let record = Record::of_random(bytes, bytes as u64);
-            let records = batch([record]).base_timestamp(now_ms()).build();
+            let records = batch([record]).base_timestamp(NO_TIME).build();
             connection.produce(9, 1, &[Part::new(&topic, records)])[0].code
         };
         values.iter().map(|bytes| code(*bytes)).collect()
