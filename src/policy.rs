@@ -14,6 +14,7 @@ mod linger;
 mod loops;
 mod refusal;
 mod rules;
+mod stuck;
 mod violation;
 mod words;
 
@@ -21,6 +22,7 @@ pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
 pub use rules::{Learned, Policy, TopicPolicy};
+pub use stuck::{LARGE_BYTES, Reader, StuckWatch};
 pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};
 pub(crate) use words::labelled;
 pub use words::{Action, Codec, ErrorCode, Gate, Source};
