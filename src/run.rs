@@ -8,7 +8,7 @@ mod reload;
 mod view;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -164,6 +164,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         refusals: Arc::default(),
         refusal_log: Arc::default(),
         observed: Arc::default(),
+        stuck: Mutex::default(),
         metrics,
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,

@@ -27,6 +27,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use self::answers::Answers;
 use self::requests::Requests;
 use super::book::Route;
+use super::fetches::Fetches;
 use super::ledger::Ledger;
 use super::outbox::Outbox;
 use super::verdict::{Asked, CURRENT, Judge, Question, inspect_long};
@@ -133,6 +134,7 @@ pub struct Session {
     answers: Answers,
     ledger: Ledger,
     judge: Judge,
+    fetches: Fetches,
     to_upstream: Outbox,
     to_client: Outbox,
     last_traffic: Instant,
@@ -164,6 +166,7 @@ impl Session {
             answers: Answers::default(),
             ledger: Ledger::default(),
             judge: Judge::new(Arc::clone(&shared), route.node_id()),
+            fetches: Fetches::default(),
             to_upstream: Outbox::default(),
             to_client: Outbox::default(),
             last_traffic: Instant::now(),
