@@ -153,6 +153,28 @@ impl<'a> Shop<'a> {
         }
     }
 
+    /// How near sizes came to a limit inside the batch is counted, and the largest of each part is kept.
+    fn assert_nearness_is_known(&self) {
+        let view = self
+            .sizegate
+            .json(&format!("/api/v1/topics?topic={EVENTS}"));
+        let topic = &view["topics"][0];
+        let gates = topic["gates"].as_array().unwrap();
+        let record = gates.iter().find(|gate| gate["gate"] == "record").unwrap();
+        assert_eq!(record["violations"], 4, "{record}");
+        assert!(record["near_limit"].as_u64().unwrap() > 0, "{record}");
+        let largest = &topic["largest"];
+        assert_eq!(
+            largest["value_bytes"], 64_000,
+            "refused ones left out: {largest}"
+        );
+        assert_eq!(largest["key_bytes"], 0, "{largest}");
+        assert!(
+            largest["record_bytes"].as_u64().unwrap() < 65_536,
+            "{largest}"
+        );
+    }
+
     /// The configuration file gets a mistake, and the proxy notices.
     fn mistype(&mut self) {
         let config = self.sizegate.process().dir().join("sizegate.yaml");
@@ -175,6 +197,7 @@ fn a_person_on_call_finds_their_way_in_a_real_browser() {
     shop.linger();
     shop.get_stuck();
     shop.mistype();
+    shop.assert_nearness_is_known();
     let url = format!("http://{}", shop.sizegate.admin());
     take_pictures(&url);
     let output = Program::browser("page.mjs")
