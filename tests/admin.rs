@@ -7,8 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 use sizegate::admin::{
-    self, AdminState, ControlPlaneView, LimitView, Readiness, ReloadView, StatusView, TopicView,
+    self, AdminState, ControlPlaneView, FamilyView, GapView, LimitView, MemberView, Readiness,
+    ReloadView, StatusView, TopicView,
 };
+use sizegate::policy::families::{Alignment, MemberKind, Membership};
 use sizegate::policy::{Action, Codec, Gate, Source};
 use sizegate::telemetry::{LastSizes, Metrics, RefusalRecord, Refusals};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -66,6 +68,29 @@ fn status() -> StatusView {
     }
 }
 
+fn family() -> FamilyView {
+    FamilyView {
+        main: "orders".into(),
+        alignment: Alignment::Enforce,
+        members: vec![MemberView {
+            topic: "orders-dlt".into(),
+            kind: MemberKind::DeadLetter,
+            membership: Membership::Configured,
+            aligned: Some(false),
+            gap_bytes: Some(5),
+            gates: vec![GapView {
+                gate: Gate::Batch,
+                main_bytes: Some(100),
+                member_bytes: 105,
+                headroom_bytes: 10,
+                gap_bytes: Some(5),
+            }],
+            warnings: vec!["its compression.type is gzip, its main topic's is producer".into()],
+        }],
+        absent: vec!["orders-retry".into()],
+    }
+}
+
 fn refusal(id: &str, topic: &str, gate: Gate) -> RefusalRecord {
     RefusalRecord {
         id: id.into(),
@@ -110,6 +135,7 @@ fn state(readiness: Readiness) -> AdminState {
         ready: Arc::new(move || readiness.clone()),
         status: Arc::new(status),
         topics: Arc::new(|| vec![view("payments"), view("orders")]),
+        families: Arc::new(|| vec![family()]),
         config: Arc::new(|| json!({"mode": "enforce"})),
     }
 }
@@ -202,7 +228,7 @@ impl Answer {
     }
 }
 
-const PATHS: [&str; 15] = [
+const PATHS: [&str; 16] = [
     "/",
     "/page/main.js",
     "/page/page.css",
@@ -214,6 +240,7 @@ const PATHS: [&str; 15] = [
     "/api/v1/sizes?topic=orders",
     "/api/v1/refusals",
     "/api/v1/clients",
+    "/api/v1/families",
     "/api/v1/lingering",
     "/api/v1/fetch",
     "/api/v1/config",
@@ -406,6 +433,24 @@ async fn topics_come_by_name_with_their_limits_and_sources() {
     assert_eq!(
         server.json("/api/v1/topics?topic=none").await["topics"],
         json!([])
+    );
+}
+
+#[tokio::test]
+async fn families_come_with_what_each_member_lacks() {
+    let server = Server::ready().await;
+    assert_eq!(
+        server.json("/api/v1/families").await,
+        json!({"families": [{
+            "main": "orders", "alignment": "enforce",
+            "members": [{
+                "topic": "orders-dlt", "kind": "dead_letter", "membership": "configured",
+                "aligned": false, "gap_bytes": 5,
+                "gates": [{"gate": "batch", "main_bytes": 100, "member_bytes": 105, "headroom_bytes": 10, "gap_bytes": 5}],
+                "warnings": ["its compression.type is gzip, its main topic's is producer"],
+            }],
+            "absent": ["orders-retry"],
+        }]})
     );
 }
 

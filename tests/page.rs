@@ -10,8 +10,10 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use sizegate::admin::{
-    self, AdminState, ControlPlaneView, LimitView, Readiness, ReloadView, StatusView, TopicView,
+    self, AdminState, ControlPlaneView, FamilyView, LimitView, MemberView, Readiness, ReloadView,
+    StatusView, TopicView,
 };
+use sizegate::policy::families::{Alignment, MemberKind, Membership};
 use sizegate::policy::{Action, Codec, Gate, Source};
 use sizegate::telemetry::{
     BatchCounts, GateCounts, LargestSizes, LastSizes, Lingering, Metrics, Observed, Peer,
@@ -263,7 +265,25 @@ fn crowd() -> AdminState {
         }),
         status: Arc::new(status),
         topics: Arc::new(|| (0..1_000).map(topic).collect()),
+        families: Arc::new(|| vec![family()]),
         config: Arc::new(|| json!({"mode": HOSTILE})),
+    }
+}
+
+fn family() -> FamilyView {
+    FamilyView {
+        main: "topic-0000".into(),
+        alignment: Alignment::Warn,
+        members: vec![MemberView {
+            topic: "topic-0001".into(),
+            kind: MemberKind::DeadLetter,
+            membership: Membership::Detected,
+            aligned: None,
+            gap_bytes: None,
+            gates: Vec::new(),
+            warnings: vec![HOSTILE.into()],
+        }],
+        absent: vec![HOSTILE.into()],
     }
 }
 

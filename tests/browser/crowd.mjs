@@ -62,7 +62,7 @@ await run({
     for (const view of ["topics", "refusals", "families", "clients", "lingering", "explain"]) {
       await go(page, `#/${view}`);
       await assertNothingRan(page, view);
-      if (["refusals", "clients", "lingering"].includes(view)) {
+      if (["refusals", "clients", "lingering", "families"].includes(view)) {
         assert.ok((await page.locator("main").innerText()).includes(hostile), view);
       }
     }
