@@ -222,7 +222,13 @@ fn every_query_of_every_dashboard_returns_data_from_a_real_run() {
     );
 
     assert_rules_work(&prometheus);
-    take_pictures(&prometheus, &topic);
+    if let Some(folder) = std::env::var_os("SIZEGATE_SCREENSHOTS") {
+        // A line needs more points than a proof.
+        while begun.elapsed() < Duration::from_secs(75) {
+            trouble.make();
+        }
+        take_pictures(&prometheus, &topic, Path::new(&folder));
+    }
 }
 
 /// Every rule evaluates, every recorded series has data, and the trouble that was made is told of.
@@ -271,16 +277,13 @@ fn assert_rules_work(prometheus: &Prometheus) {
 }
 
 /// `scripts/screenshots.sh` asks for pictures of what this run looks like.
-fn take_pictures(prometheus: &Prometheus, topic: &str) {
-    let Some(folder) = std::env::var_os("SIZEGATE_SCREENSHOTS") else {
-        return;
-    };
+fn take_pictures(prometheus: &Prometheus, topic: &str, folder: &Path) {
     let output = Program::browser("panels.mjs")
         .arg("prometheus", format!("http://{}", prometheus.address))
         .arg("dashboards", deploy("grafana").display())
         .arg("topic", topic)
         .arg("gate", "batch")
-        .arg("folder", Path::new(&folder).display())
+        .arg("folder", folder.display())
         .run();
     assert_eq!(output.lines.len(), 3, "{:?}", output.lines);
 }

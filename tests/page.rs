@@ -211,7 +211,7 @@ fn a_person_on_call_finds_their_way_in_a_real_browser() {
         .arg("remedy", REMEDY)
         .arg("mistake", "record_byte")
         .run();
-    assert_all_passed(&output, 16);
+    assert_all_passed(&output, 15);
     assert_eq!(shop.kafka.latest_offset("orders", 0), 122);
 }
 

@@ -23,7 +23,8 @@ const NO_TIME: i64 = -1;
 pub struct Trouble {
     sizegate: Sizegate,
     orders: Topic,
-    watched: Topic,
+    invoices: Topic,
+    shipments: Topic,
     round: u64,
     /// A producer whose large records wait a second each.
     lingering: Option<Running>,
@@ -34,25 +35,24 @@ impl Trouble {
     /// is only observed. The configuration on disk has a mistake by the time this returns.
     pub fn start(kafka: &Kafka) -> Self {
         // Stored uncompressed: what is small on the wire may be too large for the broker.
-        let orders = kafka.topic(
+        let orders = kafka.create_topic(
             "orders",
+            1,
             1,
             &[
                 ("max.message.bytes", TOPIC_LIMIT),
                 ("compression.type", "uncompressed"),
             ],
         );
-        kafka.create_topic(&format!("{}-dlt", orders.name), 1, 1, &[]);
-        let watched = kafka.topic("watched", 1, &[]);
-        let yaml = format!(
-            "rules:\n  - name: orders\n    topics: [{}]\n    limits: {{record_bytes: 1536KiB}}\n    remedy: Send the \
-             address of the note.\n  - name: watched\n    topics: [{}]\n    limits: {{value_bytes: 1KiB}}\n    action: \
-             observe",
-            orders.name, watched.name
-        );
+        kafka.create_topic("orders-dlt", 1, 1, &[]);
+        let invoices = kafka.create_topic("invoices", 1, 1, &[]);
+        let shipments = kafka.create_topic("shipments", 1, 1, &[]);
+        let yaml = "rules:\n  - name: orders\n    topics: [orders]\n    limits: {record_bytes: 1536KiB}\n    remedy: Send the \
+                    address of the note.\n  - name: invoices\n    topics: [invoices]\n    limits: {value_bytes: 1KiB}\n    \
+                    action: observe";
         let mut sizegate = Sizegate::before(&kafka.bootstrap())
             .listener("frame_bytes: 4MiB")
-            .yaml(&yaml)
+            .yaml(yaml)
             .start();
         let config = sizegate.process().dir().join("sizegate.yaml");
         let good = std::fs::read_to_string(&config).unwrap();
@@ -60,7 +60,8 @@ impl Trouble {
         let mut trouble = Self {
             sizegate,
             orders,
-            watched,
+            invoices,
+            shipments,
             round: 0,
             lingering: None,
         };
@@ -139,7 +140,12 @@ impl Trouble {
         send(&self.orders, batch_of_bytes(2_200_000), 10);
         let unpacked = (0..2).map(|_| Record::of_a(1_400_000));
         send(&self.orders, batch(unpacked).codec(Codec::Gzip), 10);
-        send(&self.watched, batch([Record::of_random(2_000, 1)]), 0);
+        send(&self.invoices, batch([Record::of_random(2_000, 1)]), 0);
+        // More in one round than in another, as on any day.
+        for seed in 0..self.round * 7 % 11 {
+            let records = (0..4).map(|at| Record::of_random(9_000 << (seed % 5), seed * 4 + at));
+            send(&self.shipments, batch(records), 0);
+        }
     }
 
     /// A batch that was refused comes again, as Java up to 4.1 sends it.
