@@ -6,7 +6,7 @@ const { topic, folder } = OPTIONS;
 const shot = (page, name, options = {}) => page.screenshot({ path: `${folder}/${name}.png`, ...options });
 
 await run({
-  "topics": async (open) => shot(await open({ height: 760 }), "page-topics"),
+  "topics": async (open) => shot(await open({ height: 1000 }), "page-topics"),
   "one topic": async (open) => shot(await open({ hash: `#/topics/${topic}`, height: 1180 }), "page-topic"),
   "one topic, dark": async (open) => shot(await open({ hash: `#/topics/${topic}?of=record`, height: 1180, scheme: "dark" }), "page-topic-dark"),
   "explain": async (open) => {
