@@ -10,15 +10,18 @@
     clippy::arithmetic_side_effects
 )]
 
+pub mod families;
+mod linger;
 mod loops;
 mod refusal;
 mod rules;
 mod violation;
 mod words;
 
+pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
-pub use rules::{Learned, Policy, TopicPolicy};
+pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};
 pub(crate) use words::labelled;
 pub use words::{Action, Codec, ErrorCode, Gate, Source};

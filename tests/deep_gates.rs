@@ -35,6 +35,15 @@ fn send(connection: &mut Connection, broker: &Broker, topic: &str, batch: Vec<u8
         .remove(0)
 }
 
+/// Sets a flag when it goes.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Refused by size, with these words in its text.
 fn assert_refused(answer: &Answer, words: &str) {
     let text = answer.text.as_deref().unwrap_or_default();
@@ -87,8 +96,7 @@ fn every_gate_inside_a_batch_passes_its_limit_and_refuses_one_byte_more_with_its
             assert_eq!(answer.code, 0, "{gate} {codec}: {answer:?}");
             let answer = send(&mut connection, &broker, "deep", make::batch(codec, &over));
             // A decode stops at the limit and one byte more.
-            let is_exact =
-                gate != "uncompressed" || !matches!(codec, Codec::Gzip | Codec::Lz4 | Codec::Zstd);
+            let is_exact = gate != "uncompressed" || codec == Codec::None;
             let size = if is_exact {
                 "size_bytes"
             } else {
@@ -184,28 +192,24 @@ fn bombs_from_many_connections_are_answered_by_gate_and_numbers_and_a_neighbour_
             }
             (served, held)
         });
+        // Also where an assertion fails.
+        let neighbour_ends = OnDrop(&is_over);
         // Those of 50 MB alone, the others by sixty-four connections.
         let (large, small): (Vec<_>, Vec<_>) = bombs
             .iter()
-            .partition(|(_, batch)| batch.len() > 10_000_000);
+            .partition(|(_, batch)| batch.len() > 30_000_000);
         assert_eq!((large.len(), small.len()), (2, 3));
         for (codec, batch) in large {
-            let t = Instant::now();
             explode(*codec, batch);
-            eprintln!("{codec} {} took {:?}", batch.len(), t.elapsed());
         }
-        for (codec, batch) in &small {
-            let t = Instant::now();
-            explode(*codec, batch);
-            eprintln!("{codec} {} took {:?}", batch.len(), t.elapsed());
-        }
+        let explode = &explode;
         thread::scope(|scope| {
             for n in 0..64 {
                 let (codec, batch) = small[n % small.len()];
                 scope.spawn(move || explode(*codec, batch));
             }
         });
-        is_over.store(true, Ordering::Relaxed);
+        drop(neighbour_ends);
         let (served, held) = neighbour.join().unwrap();
         assert!(served > 10, "{served} requests of the neighbour");
         assert!(held <= 2 * BUDGET, "{held} bytes held");

@@ -219,12 +219,17 @@ fn headroom(
 ) {
     const HEADROOM: &str = "families.headroom";
     let headroom = config.families.headroom_bytes;
-    let governing = config
-        .rules
-        .iter()
-        .enumerate()
-        .find(|(_, rule)| rule.topics.iter().any(|wide| covers(wide, member)));
-    let Some((i, rule)) = governing else { return };
+    let governing = |topic: &TopicPattern| {
+        let mut rules = config.rules.iter().enumerate();
+        rules.find(|(_, rule)| rule.topics.iter().any(|wide| covers(wide, topic)))
+    };
+    let Some((i, rule)) = governing(member) else {
+        return;
+    };
+    // Its member then has the main topic's limits, with headroom.
+    if governing(&family.main).is_some_and(|(main, _)| main == i) {
+        return;
+    }
     let (own, base) = (&rule.limits, &config.limits);
     let bytes = |limit: Option<BatchLimit>| match limit {
         Some(BatchLimit::Bytes(bytes)) => Some(bytes),

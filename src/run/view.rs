@@ -24,6 +24,7 @@ pub(super) fn admin_state(
     AdminState {
         metrics: Arc::clone(&shared.metrics),
         refusals: Arc::clone(&shared.refusals),
+        observed: Arc::clone(&shared.observed),
         ready: Arc::new(move || readiness(&cluster, draining.is_cancelled())),
         topics: Arc::new(move || for_topics.topic_views()),
         config: Arc::new(move || config.load().to_json()),
@@ -102,7 +103,7 @@ impl Known for Shared {
 fn in_force(policy: &TopicPolicy, known: Option<&Topic>) -> Vec<Limit> {
     let learned = known
         .and_then(Topic::batch_limit)
-        .map(|(value, source)| Learned { value, source });
+        .map(Learned::own);
     policy
         .batch_limit(learned)
         .into_iter()

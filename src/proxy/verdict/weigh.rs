@@ -125,7 +125,10 @@ impl<'a> Scales<'a> {
             return Outcome::Pass;
         }
         let measured = Measured::new(topic, header);
-        match topic.policy.judge_batch(&measured.facts, topic.learned()) {
+        match topic
+            .policy
+            .judge_batch(&measured.facts, self.asked.learned(topic))
+        {
             Some(violation) => Outcome::Over(measured, violation),
             None => self.weigh_inside(measured, partition_entry, records, bytes),
         }
