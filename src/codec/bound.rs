@@ -54,7 +54,8 @@ pub fn scanned_bound(codec: Codec, payload: &[u8], ceiling: u64) -> Option<Bound
 /// What a scan costs, as bytes of a gzip decode that would take as long; 0 where there is no scan.
 pub const fn scan_cost_bytes(codec: Codec, payload: &[u8]) -> u64 {
     match codec {
-        Codec::Gzip => payload.len() as u64,
+        // 4.4 ns for a byte read, 2.5 for a byte made.
+        Codec::Gzip => (payload.len() as u64).saturating_mul(2),
         Codec::Lz4 => payload.len() as u64 / 8,
         Codec::None | Codec::Snappy | Codec::Zstd => 0,
     }
