@@ -10,13 +10,10 @@ use support::{Connection, Kafka, Record, Sizegate, batch, batch_of_bytes};
 
 const KAFKA: &str = "3.9.1";
 
-/// CRC-32 (IEEE), bit by bit.
 fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
-            crc >> 1 ^ (0xedb8_8320 & 0u32.wrapping_sub(crc & 1))
-        })
-    })
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
 }
 
 /// One message with its offset and size.
@@ -353,14 +350,15 @@ fn what_cannot_be_read_is_refused_where_a_limit_needs_it_and_a_wrong_checksum_is
 
 #[test]
 fn a_bomb_inside_a_message_is_not_unpacked() {
-    let zeros = vec![0u8; 32 << 20];
+    let zeros = vec![0u8; 16 << 20];
     let limits = DeepLimits {
         record_bytes: Some(100_000),
         ..DeepLimits::NONE
     };
     for magic in 0..=1 {
+        let bomb = [message(magic, Codec::None, None, &zeros)];
         for codec in COMPRESSED {
-            let set = wrapper(magic, codec, &[message(magic, Codec::None, None, &zeros)]);
+            let set = wrapper(magic, codec, &bomb);
             let found = inspect_message_set(&set, &limits, Effort::VERDICT, &mut Scratch::new());
             let Finding::Over(over) = found.finding else {
                 panic!("magic {magic} {codec}: {found:?}")
