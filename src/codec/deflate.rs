@@ -68,6 +68,9 @@ pub(super) fn scan(input: &[u8], ceiling: u64) -> Result<Scanned, DecodeError> {
             return Ok(early);
         }
         if is_last {
+            if scan.holds > ceiling {
+                return Ok(Scanned::Over);
+            }
             scan.bits.align();
             return Ok(Scanned::Whole {
                 holds: scan.holds,
