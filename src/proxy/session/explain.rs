@@ -161,7 +161,7 @@ impl Session {
             Some(CompressionType::Stored(codec)) => Some(codec),
             Some(CompressionType::Producer) | None => None,
         };
-        let limit = topic.learned();
+        let limit = topic.own();
         let (cause, remedy) = match error_code {
             INVALID_RECORD => {
                 let limit = learned?
