@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 #[path = "inspect/bomb.rs"]
+#[allow(dead_code)]
 mod bomb;
 #[path = "inspect/make.rs"]
 #[allow(dead_code)]
@@ -164,7 +165,7 @@ fn bombs_from_many_connections_are_answered_by_gate_and_numbers_and_a_neighbour_
     let yaml = "memory: {budget: 64MiB}\n\
         rules: [{name: r, topics: [bombed], limits: {uncompressed_bytes: 16MiB}}]";
     let proxy = Inside::start(&broker, &["frame_bytes: 60MiB"], yaml);
-    let bombs = bomb::bombs().map(|(codec, payload)| (codec, batch_of(codec, &payload, 1)));
+    let bombs = bomb::small_bombs().map(|(codec, payload)| (codec, batch_of(codec, &payload, 1)));
     let is_over = AtomicBool::new(false);
     let explode = |codec: Codec, batch: &[u8]| {
         let mut connection = proxy.connect();
@@ -194,19 +195,11 @@ fn bombs_from_many_connections_are_answered_by_gate_and_numbers_and_a_neighbour_
         });
         // Also where an assertion fails.
         let neighbour_ends = OnDrop(&is_over);
-        // Those of 50 MB alone, the others by sixty-four connections.
-        let (large, small): (Vec<_>, Vec<_>) = bombs
-            .iter()
-            .partition(|(_, batch)| batch.len() > 30_000_000);
-        assert_eq!((large.len(), small.len()), (2, 3));
-        for (codec, batch) in large {
-            explode(*codec, batch);
-        }
-        let explode = &explode;
+        let (explode, bombs) = (&explode, &bombs);
         thread::scope(|scope| {
             for n in 0..64 {
                 // Mostly zstd: those are the smallest, the others are megabytes of their own.
-                let (codec, batch) = small[if n % 8 == 0 { n / 8 % 3 } else { 1 }];
+                let (codec, batch) = &bombs[if n % 8 == 0 { n / 8 % 3 } else { 1 }];
                 scope.spawn(move || explode(*codec, batch));
             }
         });
