@@ -28,7 +28,7 @@ use crate::policy::{Codec, Gate, RecordAt, Size};
 pub use effort::{Effort, decode_time, expected_decode_bytes};
 pub use limits::DeepLimits;
 pub use message_set::inspect_message_set;
-pub use sizes::{Sizes, SizesTally};
+pub use sizes::{LargestParts, Sizes, SizesTally};
 
 use limits::Ceilings;
 use tally::Tally;
