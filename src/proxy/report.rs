@@ -8,7 +8,7 @@ use super::topics::TopicHandle;
 use super::{ClientInfo, Shared};
 use crate::policy::{
     Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Place, Policy, Refusal, Size,
-    Suspect, Violation,
+    Source, Suspect, Violation,
 };
 use crate::telemetry::{Lingering, Peer, RefusalRecord};
 use crate::wire::api_versions::ClientSoftware;
@@ -77,6 +77,7 @@ impl Shared {
     ) {
         let facts = refusal.facts;
         let limit = &refusal.violation.limit;
+        let name = limit.name.as_deref().map(str::to_owned);
         let record = RefusalRecord {
             id: refusal.id.clone(),
             at: SystemTime::now(),
@@ -88,7 +89,8 @@ impl Shared {
             at_least: matches!(refusal.violation.size, Size::AtLeast(_)),
             limit_bytes: limit.value,
             source: limit.source,
-            rule: limit.name.as_deref().map(str::to_owned),
+            rule: name.clone().filter(|_| limit.source == Source::Rule),
+            member: name.filter(|_| limit.source == Source::Family),
             action: if error_code == 0 {
                 Action::Observe
             } else {
