@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# setup-tests.sh   everything the tests need beside Rust: Kafka's jars, clients in Java, Python, Node and Go, and promtool.
+# setup-tests.sh   everything the tests need beside Rust: Kafka's jars, clients in Java, Python, Node and Go, Chromium,
+# Prometheus.
 # Tests fetch what they lack by themselves; this does it before, and all of it.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -22,4 +23,5 @@ for set_name in client kafka4 streams spring; do step ./java-classes.sh "$set_na
 step ./python-env.sh
 step ./node-env.sh
 step ./go-clients.sh
+step ./browser-env.sh
 step ./prometheus.sh

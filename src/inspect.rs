@@ -26,7 +26,7 @@ use crate::policy::{Codec, Gate, RecordAt, Size};
 
 pub use effort::{Effort, decode_time, expected_decode_bytes};
 pub use limits::DeepLimits;
-pub use sizes::{Sizes, SizesTally};
+pub use sizes::{LargestParts, Sizes, SizesTally};
 
 use limits::Ceilings;
 use tally::Tally;

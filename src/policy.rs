@@ -16,6 +16,7 @@ mod linger;
 mod loops;
 mod refusal;
 mod rules;
+mod stuck;
 mod violation;
 mod words;
 
@@ -24,6 +25,7 @@ pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
+pub use stuck::{LARGE_BYTES, Reader, StuckWatch};
 pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};
 pub(crate) use words::labelled;
 pub use words::{Action, Codec, ErrorCode, Gate, Source};

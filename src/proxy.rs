@@ -5,6 +5,7 @@
 
 mod book;
 mod budget;
+mod fetches;
 mod ledger;
 mod listener;
 mod outbox;
@@ -15,7 +16,7 @@ mod topics;
 mod verdict;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub use listener::{Bound, Listeners};
 use crate::cluster::Cluster;
 use crate::config::{Decode, HostPort};
 use crate::net::{Acceptor, Connector};
-use crate::policy::Policy;
+use crate::policy::{Policy, StuckWatch};
 use crate::telemetry::log::RefusalLog;
 use crate::telemetry::{Metrics, Observed, Refusals};
 use crate::wire::api_versions::ClientSoftware;
@@ -58,6 +59,8 @@ pub struct Shared {
     pub refusal_log: Arc<RefusalLog>,
     /// What the observing gates noticed.
     pub observed: Arc<Observed>,
+    /// Consumers that were served a large batch lately.
+    pub stuck: Mutex<StuckWatch>,
     /// The frame gate's limit.
     pub frame_bytes: u32,
     /// A connection without traffic for this long is closed.

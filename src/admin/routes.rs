@@ -13,12 +13,12 @@ use super::{AdminState, page};
 use crate::policy::Gate;
 use crate::telemetry::RefusalQuery;
 
-/// For browsers: nothing is run, loaded, framed, sniffed, remembered or told to others.
-const STRICT: [(HeaderName, &str); 6] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
+/// For browsers, with every answer but the page: nothing is run, loaded or framed.
+const RUN_NOTHING: &str =
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// For browsers: nothing is sniffed, remembered or told to others.
+const STRICT: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -35,10 +35,13 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(super) fn router(state: AdminState) -> Router {
     Router::new()
         .route("/", get(index))
+        .route("/page/{file}", get(page::file))
         .route("/metrics", get(metrics))
         .route("/livez", get(async || "alive\n"))
         .route("/readyz", get(ready))
+        .route("/api/v1/status", get(status))
         .route("/api/v1/topics", get(topics))
+        .route("/api/v1/sizes", get(sizes))
         .route("/api/v1/refusals", get(refusals))
         .route("/api/v1/families", get(families))
         .route("/api/v1/clients", get(clients))
@@ -56,6 +59,10 @@ pub(super) fn router(state: AdminState) -> Router {
 }
 
 async fn strict(mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static(RUN_NOTHING));
     for (name, value) in STRICT {
         response
             .headers_mut()
@@ -64,8 +71,13 @@ async fn strict(mut response: Response) -> Response {
     response
 }
 
-async fn index(State(state): State<AdminState>) -> Html<String> {
-    Html(page::index(&(state.ready)()))
+async fn index(State(state): State<AdminState>) -> impl IntoResponse {
+    let policy = [(header::CONTENT_SECURITY_POLICY, page::POLICY)];
+    (policy, Html(page::index(&(state.ready)())))
+}
+
+async fn status(State(state): State<AdminState>) -> Response {
+    Json((state.status)()).into_response()
 }
 
 async fn ready(State(state): State<AdminState>) -> (StatusCode, String) {
@@ -103,6 +115,25 @@ async fn topics(State(state): State<AdminState>, Query(query): Query<TopicsQuery
         json!({ "topics": topics })
     });
     json_or_failed(body.await)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SizesQuery {
+    topic: String,
+}
+
+/// The distributions of one topic's sizes by gate; none for a topic that was not produced to through here.
+async fn sizes(State(state): State<AdminState>, Query(query): Query<SizesQuery>) -> Json<Value> {
+    let sizes = state.metrics.known_topic(&query.topic).map(|topic| {
+        json!({
+            "batch": topic.wire_bytes.distribution(),
+            "uncompressed": topic.uncompressed_bytes.distribution(),
+            "record": topic.record_bytes.distribution(),
+            "estimate": topic.estimate_bytes.distribution(),
+        })
+    });
+    Json(json!({ "topic": query.topic, "sizes": sizes }))
 }
 
 #[derive(Debug, Deserialize)]

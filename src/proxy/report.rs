@@ -1,17 +1,20 @@
 //! Refusals told to everybody who is not on the connection: the log, the metrics, `/api/v1/refusals`.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
 
 use super::topics::TopicHandle;
 use super::{ClientInfo, Shared};
 use crate::policy::{
-    Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Place, Policy, Refusal, Size,
-    Source, Suspect, Violation,
+    Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Place, Policy, Reader, Refusal,
+    Size, Source, StuckWatch, Suspect, Violation,
 };
-use crate::telemetry::{Lingering, Peer, RefusalRecord};
+use crate::telemetry::{
+    FetchSetting, Lingering, OVERSIZED_NOTE, Oversized, Peer, RefusalRecord, STUCK_NOTE, Stuck,
+};
 use crate::wire::api_versions::ClientSoftware;
+use crate::wire::fetch::Ask;
 
 impl Shared {
     /// A refusal of a measured batch.
@@ -136,7 +139,76 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// A batch larger than its consumer asked for.
+    pub(super) fn report_oversized(
+        &self,
+        topic: &TopicHandle,
+        at: Ask,
+        batch_bytes: u64,
+        (setting, setting_bytes): (FetchSetting, u64),
+        client: &ClientInfo,
+    ) {
+        topic.metrics.fetch_oversized.inc();
+        self.observed.oversized.record(Oversized {
+            topic: topic.name.to_string(),
+            partition: at.partition,
+            offset: at.offset,
+            consumer: client.peer(),
+            batch_bytes,
+            largest_bytes: batch_bytes,
+            setting,
+            setting_bytes,
+            note: OVERSIZED_NOTE,
+        });
+    }
+
+    /// A consumer was served a large batch, maybe not for the first time.
+    pub(super) fn served_large(
+        &self,
+        topic: &TopicHandle,
+        at: Ask,
+        batch_bytes: u64,
+        client: &ClientInfo,
+        now: Instant,
+    ) {
+        let reader = client.reader(topic, at.partition);
+        let Some(served) = self.stuck().served(reader, at.offset, now) else {
+            return;
+        };
+        topic.metrics.fetch_stuck.inc();
+        self.observed.stuck.record(Stuck {
+            topic: topic.name.to_string(),
+            partition: at.partition,
+            offset: at.offset,
+            consumer: client.peer(),
+            batch_bytes,
+            served,
+            note: STUCK_NOTE,
+        });
+    }
+
+    /// A consumer got past a large batch.
+    pub(super) fn moved_on(&self, topic: &TopicHandle, partition: i32, client: &ClientInfo) {
+        self.stuck().moved_on(&client.reader(topic, partition));
+    }
+
+    fn stuck(&self) -> MutexGuard<'_, StuckWatch> {
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl ClientInfo {
+    /// The same consumer, also on another connection.
+    fn reader(&self, topic: &TopicHandle, partition: i32) -> Reader {
+        let client_id = self.client_id.clone().unwrap_or_default();
+        Reader {
+            consumer: (client_id, self.address.ip()),
+            topic: Arc::clone(&topic.name),
+            partition,
+        }
+    }
+
     /// Who it is, for what is kept of it.
     pub(super) fn peer(&self) -> Peer {
         Peer::new(

@@ -29,6 +29,7 @@ use self::answers::Answers;
 use self::requests::Requests;
 use self::sasl::Exchange;
 use super::book::Route;
+use super::fetches::Fetches;
 use super::ledger::Ledger;
 use super::outbox::Outbox;
 use super::verdict::{Asked, CURRENT, Judge, Question, inspect_long};
@@ -141,6 +142,7 @@ pub struct Session {
     answers: Answers,
     ledger: Ledger,
     judge: Judge,
+    fetches: Fetches,
     exchange: Exchange,
     to_upstream: Outbox,
     to_client: Outbox,
@@ -173,6 +175,7 @@ impl Session {
             answers: Answers::default(),
             ledger: Ledger::default(),
             judge: Judge::new(Arc::clone(&shared), route.node_id()),
+            fetches: Fetches::default(),
             exchange: Exchange::default(),
             to_upstream: Outbox::default(),
             to_client: Outbox::default(),

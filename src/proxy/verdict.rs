@@ -179,7 +179,8 @@ pub struct Judge {
     shared: Arc<Shared>,
     /// The broker whose limits count; `None` where it is not known which one this session talks to.
     node_id: Option<i32>,
-    topics: TopicCache,
+    /// The topics of this session, whoever asks for them.
+    pub topics: TopicCache,
     loops: LoopDetector,
     /// How old the connection's batches are when they arrive.
     pub linger: LingerWatch<Arc<TopicHandle>>,

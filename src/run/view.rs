@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{AdminState, LimitView, Readiness, TopicView};
+use crate::admin::{
+    AdminState, ControlPlaneView, LimitView, Readiness, ReloadView, StatusView, TopicView,
+};
 use crate::cluster::{Cluster, Topic};
 use crate::config::Config;
 use crate::policy::{Learned, Limit, TopicPolicy};
@@ -17,16 +19,30 @@ use crate::telemetry::{FamilyFit, Known};
 pub(super) fn admin_state(
     config: &Arc<ArcSwap<Config>>,
     shared: &Arc<Shared>,
+    reloaded: &Arc<ArcSwapOption<ReloadView>>,
     draining: CancellationToken,
 ) -> AdminState {
     let cluster = shared.cluster.clone();
     let (for_topics, config) = (Arc::clone(shared), Arc::clone(config));
+    let status = {
+        let (shared, config, reloaded) = (
+            Arc::clone(shared),
+            Arc::clone(&config),
+            Arc::clone(reloaded),
+        );
+        let draining = draining.clone();
+        move || {
+            let ready = readiness(&shared.cluster, draining.is_cancelled());
+            shared.status_view(&config.load(), &reloaded, ready)
+        }
+    };
     let for_families = Arc::clone(shared);
     AdminState {
         metrics: Arc::clone(&shared.metrics),
         refusals: Arc::clone(&shared.refusals),
         observed: Arc::clone(&shared.observed),
         ready: Arc::new(move || readiness(&cluster, draining.is_cancelled())),
+        status: Arc::new(status),
         topics: Arc::new(move || for_topics.topic_views()),
         families: Arc::new(move || for_families.family_views()),
         config: Arc::new(move || config.load().to_json()),
@@ -64,6 +80,34 @@ impl Shared {
             .collect()
     }
 
+    fn status_view(
+        &self,
+        config: &Config,
+        reloaded: &ArcSwapOption<ReloadView>,
+        ready: Readiness,
+    ) -> StatusView {
+        let cluster = self.cluster.status();
+        StatusView {
+            version: env!("CARGO_PKG_VERSION"),
+            mode: config.mode.label(),
+            near_limit: config.near_limit,
+            why_not_ready: ready.why_not,
+            control_plane: ControlPlaneView {
+                is_up: cluster.is_up,
+                error: cluster.error,
+                missing_rights: cluster.missing_rights,
+                limits_age_seconds: cluster.refresh_age.map(|age| age.as_secs()),
+                brokers: cluster.nodes,
+                topics: cluster.topics,
+            },
+            reload: reloaded.load().as_deref().cloned(),
+            connections: self.metrics.open_connections(),
+            held_bytes: self.budget.held_bytes() as u64,
+            memory_budget_bytes: config.memory_budget_bytes,
+            memory_waits: self.metrics.memory_waits.get(),
+        }
+    }
+
     fn topic_view(&self, topic: &Topic) -> TopicView {
         let all = self.policy.load();
         let policy = all.for_topic(&topic.name);
@@ -77,7 +121,9 @@ impl Shared {
                 .map(LimitView::from)
                 .collect(),
             batches: metrics.as_ref().map(|metrics| metrics.batch_counts()),
-            last: metrics.map(|metrics| metrics.last_sizes()),
+            last: metrics.as_ref().map(|metrics| metrics.last_sizes()),
+            largest: metrics.as_ref().map(|metrics| metrics.largest_sizes()),
+            gates: metrics.map_or_else(Vec::new, |metrics| metrics.gate_counts()),
         }
     }
 }

@@ -9,7 +9,7 @@ mod messages;
 
 use super::{Malformed, Reason};
 
-pub use messages::{FETCH_ANSWER, METADATA_TOPICS, PRODUCE_REQUEST, SHARE_FETCH_ANSWER};
+pub use messages::{FETCH_ANSWER, FETCH_REQUEST, METADATA_TOPICS, PRODUCE_REQUEST, SHARE_FETCH_ANSWER};
 
 /// What a field looks like.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ pub enum Kind {
     Fixed(usize),
     /// STRING or COMPACT STRING.
     Text,
-    /// BYTES or COMPACT BYTES of any length: passed over.
+    /// BYTES or COMPACT BYTES of any length: shown in pieces, as they come.
     Bytes,
     /// ARRAY or COMPACT ARRAY of INT32: passed over.
     Int32s,
@@ -75,6 +75,8 @@ pub trait Visitor {
     fn fixed(&mut self, field: &'static str, bytes: &[u8]);
     /// A string; `None` is null.
     fn text(&mut self, field: &'static str, bytes: Option<&[u8]>);
+    /// A piece of a field of bytes.
+    fn bytes(&mut self, _field: &'static str, _piece: &[u8]) {}
 }
 
 /// Sees nothing: for a walk that only looks for the tail.
@@ -106,6 +108,7 @@ enum Expect {
     TextLength,
     Text(usize),
     BytesLength,
+    Bytes(u64),
     Int32sCount,
     Skip(u64),
     Count(&'static [Field]),
@@ -266,9 +269,14 @@ impl Walker {
                 if let Some(length) = self.length(rest)? {
                     self.settle(match length {
                         None | Some(0) => Expect::Field,
-                        Some(n) => Expect::Skip(n),
+                        Some(n) => Expect::Bytes(n),
                     });
                 }
+            }
+            Expect::Bytes(n) => {
+                let wanted = usize::try_from(n).unwrap_or(usize::MAX).min(rest.len());
+                visitor.bytes(self.name, rest.get(..wanted).unwrap_or_default());
+                self.skip(rest, n, Expect::Bytes, Expect::Field)?;
             }
             Expect::Int32sCount => {
                 if let Some(count) = self.length(rest)? {

@@ -15,8 +15,8 @@ use crate::proxy::verdict::by_topic;
 use crate::wire::addresses::{self, TailKind};
 use crate::wire::api::PREFIX_BYTES;
 use crate::wire::produce_answer::{self, ProduceAnswer};
-use crate::wire::walk::{self, Blind, Walker};
-use crate::wire::{Malformed, Reader, Reason, api, api_versions};
+use crate::wire::walk::{self, Walker};
+use crate::wire::{Malformed, Reader, Reason, api, api_versions, fetch};
 
 /// Length prefix and correlation id.
 const HEAD_BYTES: usize = 8;
@@ -51,6 +51,14 @@ enum Intake {
         expected: Expected,
         lease: Lease,
     },
+    /// A Fetch answer without addresses streams through and is watched; no walker: not understood.
+    Watch {
+        walker: Option<Walker>,
+        /// Bytes of the head still at the front of what comes: they are here, all of them.
+        head_left: usize,
+        left: usize,
+        expected: Expected,
+    },
     /// An answer streams through up to its tail, which is held.
     Tail {
         walker: Walker,
@@ -72,6 +80,7 @@ enum Plan {
     Pass,
     Whole,
     MetadataHead,
+    Watch,
     Tail(TailKind),
 }
 
@@ -83,6 +92,7 @@ fn plan(expected: &Expected) -> Plan {
         (Answer::Forwarded, api::API_VERSIONS) => Plan::Whole,
         (Answer::Forwarded, api::METADATA) => Plan::MetadataHead,
         (Answer::Forwarded, api::FETCH) if version >= 16 => Plan::Tail(TailKind::Fetch),
+        (Answer::Forwarded, api::FETCH) if fetch::VERSIONS.contains(&version) => Plan::Watch,
         (Answer::Forwarded, api::SHARE_FETCH) => Plan::Tail(TailKind::ShareFetch),
         (Answer::Forwarded, key) if addresses::is_rewritten_whole(key) => Plan::Whole,
         (Answer::Forwarded, _) => Plan::Pass,
@@ -181,8 +191,12 @@ impl Session {
     }
 
     fn answered(&mut self, expected: &Expected) {
-        if expected.api_key == api::PRODUCE {
-            self.produce_answered(expected.since);
+        match expected.api_key {
+            api::PRODUCE => self.produce_answered(expected.since),
+            api::FETCH if fetch::VERSIONS.contains(&expected.api_version) => {
+                self.fetches.end_answer();
+            }
+            _ => {}
         }
         let took = self.last_traffic.saturating_duration_since(expected.since);
         self.shared
@@ -229,6 +243,7 @@ impl Session {
                     frame.extend_from_slice(&self.answers.rest.split_to(here));
                     self.held_more()?;
                 }
+                Intake::Watch { .. } => self.watch(),
                 Intake::Tail { .. } => self.walk_tail()?,
             }
         }
@@ -240,6 +255,7 @@ impl Session {
         match std::mem::take(&mut self.answers.intake) {
             Intake::Pass { expected, .. }
             | Intake::Hold { expected, .. }
+            | Intake::Watch { expected, .. }
             | Intake::Tail { expected, .. } => self.answered(&expected),
             Intake::Head(_) => {}
         }
@@ -292,6 +308,16 @@ impl Session {
                     hearsay: None,
                 }
             }
+            Plan::Watch => {
+                self.fetches.begin_answer();
+                let walker = walker(TailKind::Fetch, expected.api_version, frame_bytes);
+                self.answers.intake = Intake::Watch {
+                    walker: Some(walker),
+                    head_left: HEAD_BYTES,
+                    left: frame_bytes,
+                    expected,
+                };
+            }
             Plan::Tail(kind) if is_whole => {
                 let frame = self.answers.rest.split_to(frame_bytes);
                 self.rewrite_whole_tail(frame, kind, &expected)?;
@@ -299,6 +325,7 @@ impl Session {
                 self.place_made();
             }
             Plan::Tail(kind) => {
+                self.fetches.begin_answer();
                 let walker = walker(kind, expected.api_version, frame_bytes);
                 self.to_client.push(self.answers.rest.split_to(HEAD_BYTES));
                 self.answers.intake = Intake::Tail {
@@ -444,7 +471,13 @@ impl Session {
         expected: &Expected,
     ) -> Result<(), Malformed> {
         let mut walker = walker(kind, expected.api_version, frame.len());
-        let walked = walker.advance(frame.get(HEAD_BYTES..).unwrap_or_default(), &mut Blind)?;
+        self.fetches.begin_answer();
+        let walked = self.fetches.read_answer(
+            &mut walker,
+            frame.get(HEAD_BYTES..).unwrap_or_default(),
+            &mut self.judge.topics,
+            (&self.shared, &self.who, self.last_traffic),
+        )?;
         if !walker.is_at_tail() {
             return Err(Malformed::new("response_length", Reason::Truncated));
         }
@@ -465,6 +498,36 @@ impl Session {
         Ok(())
     }
 
+    /// A Fetch answer passes as it comes, whatever it is.
+    fn watch(&mut self) {
+        let Intake::Watch {
+            walker,
+            head_left,
+            left,
+            ..
+        } = &mut self.answers.intake
+        else {
+            return;
+        };
+        let here = (*left).min(self.answers.rest.len());
+        let chunk = self.answers.rest.split_to(here);
+        *left -= here;
+        let body = chunk.get(std::mem::take(head_left)..).unwrap_or_default();
+        let is_over = *left == 0;
+        let fetches = &mut self.fetches;
+        let topics = &mut self.judge.topics;
+        let context = (&*self.shared, &self.who, self.last_traffic);
+        walker.take_if(|walker| {
+            fetches
+                .read_answer(walker, body, topics, context)
+                .is_err()
+        });
+        self.to_client.push(chunk);
+        if is_over {
+            self.end_answer();
+        }
+    }
+
     /// An answer too large to be here at once: its length has left already, so its tail keeps its length.
     fn walk_tail(&mut self) -> Result<(), Malformed> {
         let Intake::Tail {
@@ -481,7 +544,12 @@ impl Session {
         let mut chunk = self.answers.rest.split_to(here);
         *left -= here;
         let is_over = *left == 0;
-        let walked = walker.advance(&chunk, &mut Blind)?;
+        let walked = self.fetches.read_answer(
+            walker,
+            &chunk,
+            &mut self.judge.topics,
+            (&self.shared, &self.who, self.last_traffic),
+        )?;
         self.to_client.push(chunk.split_to(walked));
         tail.extend_from_slice(&chunk);
         if tail.len() > LONGEST_ADDRESSES {

@@ -21,7 +21,7 @@ use crate::proxy::verdict::Asked;
 use crate::telemetry::ClientConnection;
 use crate::wire::api::{self, FrameHead, PREFIX_BYTES, SHORTEST_REQUEST_BYTES};
 use crate::wire::sasl::HIGHEST_AUTHENTICATE;
-use crate::wire::{Malformed, Reason, api_versions};
+use crate::wire::{Malformed, Reason, api_versions, fetch};
 
 /// Requests above this are not read for the client's name: ApiVersions and SASL.
 const LONGEST_INTRODUCTION: usize = 64 * 1024;
@@ -331,11 +331,15 @@ impl Session {
                 Intake::Pass(left) => {
                     let here = (*left).min(self.requests.rest.len());
                     *left -= here;
-                    if *left == 0 {
+                    let is_over = *left == 0;
+                    let chunk = self.requests.rest.split_to(here).freeze();
+                    self.fetches
+                        .read_request(&chunk, &self.shared, &mut self.who);
+                    self.to_upstream.push(chunk);
+                    if is_over {
+                        self.fetches.end_request();
                         self.requests.intake = Intake::default();
                     }
-                    self.to_upstream
-                        .push(self.requests.rest.split_to(here).freeze());
                 }
                 Intake::Drain(_) => self.drain(),
                 Intake::Frame => {
@@ -417,6 +421,12 @@ impl Session {
                 );
                 self.requests.sends_tokens |=
                     head.api_key == api::SASL_HANDSHAKE && head.api_version == 0;
+                if head.api_key == api::FETCH
+                    && !is_token
+                    && fetch::VERSIONS.contains(&head.api_version)
+                {
+                    self.fetches.begin_request(head.api_version, frame_bytes);
+                }
                 self.requests.intake = Intake::Pass(frame_bytes);
             }
             Plan::Drain => {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::Measured;
 use crate::config::Decode;
-use crate::inspect::{DeepLimits, Effort, Inspection, Scratch, inspect};
-use crate::policy::{Codec, Size};
+use crate::inspect::{DeepLimits, Effort, Inspection, Scratch, Sizes, inspect};
+use crate::policy::{Codec, Gate, Size};
 use crate::telemetry::Metrics;
 
 /// One two-hundredth of a worker's time.
@@ -100,6 +100,7 @@ pub(super) fn sample(
                 .metrics
                 .estimate_bytes
                 .observe_tally(&scratch.sizes().estimate_bytes);
+            compare(measured, &inspection, scratch.sizes());
         }
         inspection
     });
@@ -114,6 +115,26 @@ pub(super) fn sample(
     }
     if let Some(Size::Exact(bytes)) = inspection.uncompressed {
         measured.topic.metrics.uncompressed(codec, bytes);
+    }
+}
+
+/// How near what was measured of a batch comes to the limits inside it.
+fn compare(measured: &Measured, inspection: &Inspection, sizes: &Sizes) {
+    let topic = &measured.topic;
+    topic.metrics.largest_parts(&sizes.largest);
+    for limit in topic.policy.inside_limits() {
+        let largest = match limit.gate {
+            Gate::Record => sizes.record_bytes.largest_bytes(),
+            Gate::Estimate => sizes.estimate_bytes.largest_bytes(),
+            Gate::Key => sizes.largest.key_bytes,
+            Gate::Value => sizes.largest.value_bytes,
+            Gate::Headers => sizes.largest.headers_bytes,
+            Gate::Uncompressed => inspection.uncompressed.map_or(0, Size::bytes),
+            Gate::Batch | Gate::Ratio | Gate::Frame => continue,
+        };
+        if largest <= limit.value && topic.policy.is_near(largest, limit.value) {
+            topic.metrics.near_limit(limit.gate);
+        }
     }
 }
 

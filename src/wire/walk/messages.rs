@@ -118,6 +118,42 @@ pub static METADATA_TOPICS: Message = Message {
     ],
 };
 
+/// Fetch request, versions 4–18, from its client id on: what a consumer asks for. The tail is what it no longer asks
+/// for (KIP-227), and where it runs.
+pub static FETCH_REQUEST: Message = Message {
+    flexible_since: 12,
+    fields: &[
+        field("client_id", Kind::Text),
+        field("request_header_tags", Kind::Struct(&[])).since(12),
+        field("replica_id", Kind::Fixed(4)).until(14),
+        field("max_wait_ms", Kind::Fixed(4)),
+        field("min_bytes", Kind::Fixed(4)),
+        field("max_bytes", Kind::Fixed(4)).since(3),
+        field("isolation_level", Kind::Fixed(1)).since(4),
+        field("session_id", Kind::Fixed(4)).since(7),
+        field("session_epoch", Kind::Fixed(4)).since(7),
+        field(
+            "topics",
+            Kind::Array(&[
+                field("topic", Kind::Text).until(12),
+                field("topic_id", Kind::Fixed(16)).since(13),
+                field(
+                    "partitions",
+                    Kind::Array(&[
+                        field("partition", Kind::Fixed(4)),
+                        field("current_leader_epoch", Kind::Fixed(4)).since(9),
+                        field("fetch_offset", Kind::Fixed(8)),
+                        field("last_fetched_epoch", Kind::Fixed(4)).since(12),
+                        field("log_start_offset", Kind::Fixed(8)).since(5),
+                        field("partition_max_bytes", Kind::Fixed(4)),
+                    ]),
+                ),
+            ]),
+        ),
+        field("forgotten_topics_data", Kind::Tail),
+    ],
+};
+
 /// Produce request, versions 0–13, from its client id on: what a refusal must name.
 pub static PRODUCE_REQUEST: Message = Message {
     flexible_since: 9,

@@ -1,0 +1,309 @@
+//! Fetch as it streams past: what a consumer asks for, and the heads of the batches it is served.
+//!
+//! Versions 4–18. Nothing of a batch is looked at but its first 17 bytes: base offset, length and magic, which stand
+//! there in every format (`LogOverhead`). Invariant: memory is bounded by one string and one head, whatever either
+//! side declares, and what cannot be understood is only not seen.
+
+use super::produce::TopicKey;
+use super::walk::{FETCH_REQUEST, Visitor, Walker};
+use super::{HEAD_BYTES, Malformed};
+
+/// The versions that are read: older ones are not spoken by any broker since Kafka 4.
+pub const VERSIONS: std::ops::RangeInclusive<i16> = 4..=18;
+
+/// Base offset, length, leader epoch (or CRC), magic.
+const BATCH_HEAD_BYTES: usize = 17;
+/// Bytes of a batch that its length does not count.
+const LOG_OVERHEAD_BYTES: u64 = 12;
+/// The least length of a batch of any magic (`LegacyRecord.RECORD_OVERHEAD_V0`).
+const LEAST_LENGTH: i32 = 14;
+
+/// Is told what a consumer asks for, in this order.
+pub trait Asked {
+    /// The request's `client_id`.
+    fn client_id(&mut self, client_id: Option<&[u8]>);
+    /// All of it together: at most `max_bytes`. `starts_anew`: whatever was asked before no longer counts
+    /// (KIP-227: not an incremental request).
+    fn begins(&mut self, max_bytes: i32, starts_anew: bool);
+    /// From one partition.
+    fn partition(&mut self, topic: TopicKey<'_>, ask: Ask);
+}
+
+/// What is asked of one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ask {
+    /// `partition`
+    pub partition: i32,
+    /// `fetch_offset`
+    pub offset: i64,
+    /// `partition_max_bytes`
+    pub max_bytes: i32,
+}
+
+/// Is told what a consumer is served, in this order.
+pub trait Served {
+    /// The batches that follow are this topic's.
+    fn topic(&mut self, topic: TopicKey<'_>);
+    /// The first batch of a partition in this answer begins.
+    fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64);
+    /// A batch is over: all of it was in the answer.
+    fn batch(&mut self, wire_bytes: u64);
+}
+
+/// A topic, kept from field to field.
+#[derive(Debug, Default)]
+struct Topic {
+    name: Vec<u8>,
+    id: Option<[u8; 16]>,
+}
+
+impl Topic {
+    fn named(&mut self, name: Option<&[u8]>) {
+        self.id = None;
+        self.name.clear();
+        self.name.extend_from_slice(name.unwrap_or_default());
+    }
+
+    fn identified(&mut self, id: &[u8]) {
+        self.id = id.first_chunk().copied();
+    }
+
+    fn key(&self) -> TopicKey<'_> {
+        self.id.map_or(TopicKey::Name(&self.name), TopicKey::Id)
+    }
+}
+
+/// A request in progress.
+#[derive(Debug)]
+pub struct FetchRequest {
+    walker: Walker,
+    /// Bytes of the frame's head still to come.
+    head_left: usize,
+    version: i16,
+    topic: Topic,
+    max_bytes: i32,
+    ask: Ask,
+}
+
+impl FetchRequest {
+    /// A request whose frame has so many bytes, length prefix included.
+    pub fn new(version: i16, frame_bytes: usize) -> Self {
+        let body_bytes = frame_bytes.saturating_sub(HEAD_BYTES);
+        Self {
+            walker: Walker::new(&FETCH_REQUEST, version, body_bytes as u64),
+            head_left: HEAD_BYTES,
+            version,
+            topic: Topic::default(),
+            max_bytes: 0,
+            ask: Ask {
+                partition: 0,
+                offset: 0,
+                max_bytes: 0,
+            },
+        }
+    }
+
+    /// The next bytes of the frame.
+    ///
+    /// # Errors
+    /// It is no Fetch request; the broker will say so.
+    pub fn read(&mut self, chunk: &[u8], asked: &mut dyn Asked) -> Result<(), Malformed> {
+        let skipped = self.head_left.min(chunk.len());
+        self.head_left = self.head_left.saturating_sub(skipped);
+        let body = chunk.get(skipped..).unwrap_or_default();
+        let Self {
+            walker,
+            version,
+            topic,
+            max_bytes,
+            ask,
+            ..
+        } = self;
+        let mut fields = RequestFields {
+            version: *version,
+            topic,
+            max_bytes,
+            ask,
+            asked,
+        };
+        walker.advance(body, &mut fields).map(|_| ())
+    }
+}
+
+struct RequestFields<'a> {
+    version: i16,
+    topic: &'a mut Topic,
+    max_bytes: &'a mut i32,
+    ask: &'a mut Ask,
+    asked: &'a mut dyn Asked,
+}
+
+impl Visitor for RequestFields<'_> {
+    fn fixed(&mut self, field: &'static str, bytes: &[u8]) {
+        match field {
+            "max_bytes" => *self.max_bytes = int32(bytes),
+            // The last field before the topics, where there are no sessions.
+            "isolation_level" if self.version < 7 => self.asked.begins(*self.max_bytes, true),
+            // 0 begins a session, −1 ends it; both name everything.
+            "session_epoch" => self.asked.begins(*self.max_bytes, int32(bytes) <= 0),
+            "topic_id" => self.topic.identified(bytes),
+            "partition" => self.ask.partition = int32(bytes),
+            "fetch_offset" => self.ask.offset = int64(bytes),
+            "partition_max_bytes" => {
+                self.ask.max_bytes = int32(bytes);
+                self.asked.partition(self.topic.key(), *self.ask);
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, field: &'static str, bytes: Option<&[u8]>) {
+        match field {
+            "client_id" => self.asked.client_id(bytes),
+            "topic" => self.topic.named(bytes),
+            _ => {}
+        }
+    }
+}
+
+/// Where in an answer the walk stands. The walk itself is the caller's: [`super::walk::FETCH_ANSWER`] or
+/// [`super::walk::SHARE_FETCH_ANSWER`], with [`FetchAnswer::seen_by`] as its visitor.
+#[derive(Debug, Default)]
+pub struct FetchAnswer {
+    topic: Topic,
+    partition: i32,
+    batches: Batches,
+}
+
+impl FetchAnswer {
+    /// The visitor for the next bytes.
+    pub fn seen_by<'a, S: Served>(&'a mut self, served: &'a mut S) -> impl Visitor + 'a {
+        AnswerFields {
+            answer: self,
+            served,
+        }
+    }
+}
+
+struct AnswerFields<'a, S> {
+    answer: &'a mut FetchAnswer,
+    served: &'a mut S,
+}
+
+impl<S: Served> Visitor for AnswerFields<'_, S> {
+    fn fixed(&mut self, field: &'static str, bytes: &[u8]) {
+        match field {
+            "topic_id" => {
+                self.answer.topic.identified(bytes);
+                self.served.topic(self.answer.topic.key());
+            }
+            "partition_index" => {
+                self.answer.partition = int32(bytes);
+                self.answer.batches = Batches::default();
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, field: &'static str, bytes: Option<&[u8]>) {
+        if field == "topic" {
+            self.answer.topic.named(bytes);
+            self.served.topic(self.answer.topic.key());
+        }
+    }
+
+    fn bytes(&mut self, field: &'static str, piece: &[u8]) {
+        if field == "records" {
+            let FetchAnswer {
+                topic,
+                partition,
+                batches,
+            } = &mut *self.answer;
+            batches.read(piece, (topic.key(), *partition), self.served);
+        }
+    }
+}
+
+/// The batches of one partition, head by head.
+#[derive(Debug)]
+struct Batches {
+    head: [u8; BATCH_HEAD_BYTES],
+    /// Bytes of the head that have come.
+    here: usize,
+    /// Of the batch in hand.
+    wire_bytes: u64,
+    /// Bytes of it still to come.
+    left: u64,
+    is_first: bool,
+    /// What followed is no batch.
+    is_lost: bool,
+}
+
+impl Default for Batches {
+    fn default() -> Self {
+        Self {
+            head: [0; BATCH_HEAD_BYTES],
+            here: 0,
+            wire_bytes: 0,
+            left: 0,
+            is_first: true,
+            is_lost: false,
+        }
+    }
+}
+
+impl Batches {
+    fn read<S: Served>(&mut self, mut rest: &[u8], of: (TopicKey<'_>, i32), served: &mut S) {
+        while !rest.is_empty() && !self.is_lost {
+            if self.left > 0 {
+                let wanted = usize::try_from(self.left)
+                    .unwrap_or(usize::MAX)
+                    .min(rest.len());
+                rest = rest.get(wanted..).unwrap_or_default();
+                self.left = self.left.saturating_sub(wanted as u64);
+                if self.left == 0 {
+                    served.batch(self.wire_bytes);
+                }
+                continue;
+            }
+            let free = self.head.get_mut(self.here..).unwrap_or_default();
+            let wanted = free.len().min(rest.len());
+            let (taken, after) = rest.split_at_checked(wanted).unwrap_or((rest, &[]));
+            for (place, byte) in free.iter_mut().zip(taken) {
+                *place = *byte;
+            }
+            rest = after;
+            self.here = self.here.saturating_add(wanted);
+            if self.here == BATCH_HEAD_BYTES {
+                self.begin(of, served);
+            }
+        }
+    }
+
+    fn begin<S: Served>(&mut self, (topic, partition): (TopicKey<'_>, i32), served: &mut S) {
+        self.here = 0;
+        let [_, _, _, _, _, _, _, _, a, b, c, d, _, _, _, _, magic] = self.head;
+        let length = i32::from_be_bytes([a, b, c, d]);
+        if length < LEAST_LENGTH || magic > 2 {
+            self.is_lost = true;
+            return;
+        }
+        self.wire_bytes = u64::from(length.unsigned_abs()).saturating_add(LOG_OVERHEAD_BYTES);
+        self.left = self.wire_bytes.saturating_sub(BATCH_HEAD_BYTES as u64);
+        if std::mem::take(&mut self.is_first) {
+            served.first(topic, partition, self.wire_bytes);
+        }
+    }
+}
+
+fn int32(bytes: &[u8]) -> i32 {
+    bytes
+        .first_chunk()
+        .map_or(0, |bytes| i32::from_be_bytes(*bytes))
+}
+
+fn int64(bytes: &[u8]) -> i64 {
+    bytes
+        .first_chunk()
+        .map_or(0, |bytes| i64::from_be_bytes(*bytes))
+}
