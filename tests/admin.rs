@@ -104,6 +104,7 @@ fn refusal(id: &str, topic: &str, gate: Gate) -> RefusalRecord {
         limit_bytes: 65_536,
         source: Source::Rule,
         rule: Some("orders".into()),
+        member: None,
         action: Action::Reject,
         error_code: 10,
         is_loop: false,

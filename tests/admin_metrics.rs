@@ -39,7 +39,7 @@ impl Known for Cluster {
         ]
     }
 
-    fn families(&self) -> Vec<FamilyFit> {
+    fn families(&self, _: usize) -> Vec<FamilyFit> {
         let fit = |member: &str, is_aligned, gap_bytes| FamilyFit {
             main: "orders".into(),
             member: member.into(),

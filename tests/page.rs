@@ -379,6 +379,7 @@ fn refusal(n: u64) -> RefusalRecord {
         limit_bytes: 65_536,
         source: Source::Rule,
         rule: Some(HOSTILE.into()),
+        member: Some(HOSTILE.into()),
         action: Action::Reject,
         error_code: 10,
         is_loop: n.is_multiple_of(7),

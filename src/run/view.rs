@@ -138,8 +138,8 @@ impl Known for Shared {
         in_force(&self.cluster, &policy, self.cluster.topic(topic).as_deref())
     }
 
-    fn families(&self) -> Vec<FamilyFit> {
-        self.family_fits()
+    fn families(&self, most: usize) -> Vec<FamilyFit> {
+        self.family_fits(most)
     }
 
     fn is_control_plane_up(&self) -> bool {
