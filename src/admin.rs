@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::explain::{BadQuestion, Explanation, Question};
 use crate::policy::{Action, Gate, Limit, Source};
 use crate::telemetry::{BatchCounts, LastSizes, Metrics, Refusals};
 
@@ -27,6 +28,8 @@ pub struct AdminState {
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
     /// `/api/v1/topics`.
     pub topics: Arc<dyn Fn() -> Vec<TopicView> + Send + Sync>,
+    /// `POST /api/v1/explain`.
+    pub explain: Arc<dyn Fn(&Question) -> Result<Explanation, BadQuestion> + Send + Sync>,
     /// `/api/v1/config`: secrets are hidden by whoever fills this.
     pub config: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
 }

@@ -17,6 +17,7 @@ mod violation;
 mod words;
 
 pub use loops::{LoopDetector, ResendKey};
+pub(crate) use refusal::{batch_of, grouped};
 pub use refusal::{Blame, Place, Refusal};
 pub use rules::{Learned, Policy, TopicPolicy};
 pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};

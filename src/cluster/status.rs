@@ -12,6 +12,7 @@ use kafka_protocol::messages::ApiKey;
 use super::call_error::CallError;
 use super::limits::MomentCell;
 use crate::config::{Advertise, Config};
+use crate::findings::{Commands, Resource};
 
 /// How the control plane fares.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -42,8 +43,8 @@ pub(super) struct Condition {
     said: Mutex<Said>,
     /// The configured node ids; `None` when every node has an address for clients.
     node_ids: Option<HashSet<i32>>,
-    /// The principal that ACLs are granted to, as far as we know it.
-    principal: String,
+    /// Writes the ACL to grant.
+    commands: Commands,
 }
 
 /// What was logged last.
@@ -69,11 +70,7 @@ impl Condition {
                 Advertise::NodePorts { node_ids, .. } => Some(node_ids.iter().copied().collect()),
                 Advertise::Sni { .. } => None,
             },
-            principal: match &config.cluster.admin_sasl {
-                Some(sasl) => format!("User:{}", sasl.username),
-                None if config.cluster.tls.is_some() => "<the proxy's principal>".to_owned(),
-                None => "User:ANONYMOUS".to_owned(),
-            },
+            commands: Commands::new(config),
         }
     }
 
@@ -132,9 +129,8 @@ impl Condition {
     pub(super) fn forbidden(&self, forbidden: usize, topics: usize) {
         let text = (forbidden > 0).then(|| {
             format!(
-                "the limits of {forbidden} of {topics} topics cannot be read; rules still hold. Grant: kafka-acls.sh \
-                 --add --allow-principal '{}' --operation DescribeConfigs --topic '*'",
-                self.principal
+                "the limits of {forbidden} of {topics} topics cannot be read; rules still hold. Grant: {}",
+                self.commands.allow(&["DescribeConfigs"], Resource::Topic("*"))
             )
         });
         let mut said = self.lock();
@@ -151,9 +147,8 @@ impl Condition {
     /// A client uses a topic that we may not even see.
     pub(super) fn hidden(&self, topic: &str) {
         let text = format!(
-            "topic {topic} is hidden from the proxy, and its limits with it; rules still hold. Grant: kafka-acls.sh --add \
-             --allow-principal '{}' --operation Describe --operation DescribeConfigs --topic '*'",
-            self.principal
+            "topic {topic} is hidden from the proxy, and its limits with it; rules still hold. Grant: {}",
+            self.commands.allow(&["Describe", "DescribeConfigs"], Resource::Topic("*"))
         );
         let mut said = self.lock();
         if !said.was_hidden {

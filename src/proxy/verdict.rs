@@ -22,7 +22,7 @@ use super::Shared;
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
-use crate::policy::{Action, BatchFacts, Codec, LoopDetector, Source, Violation};
+use crate::policy::{Action, BatchFacts, Codec, LoopDetector, Size, Source, Violation};
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
 use crate::wire::{Malformed, Reason};
@@ -59,6 +59,8 @@ pub struct Sent {
     pub codec: Option<Codec>,
     /// Its records, as declared.
     pub records: i32,
+    /// 61 + records after decompression, where it was measured.
+    pub uncompressed: Option<Size>,
 }
 
 /// A partition that was not.

@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::{AdminState, LimitView, Readiness, TopicView};
 use crate::cluster::{Cluster, Topic};
 use crate::config::Config;
+use crate::explain::{self, BadQuestion, Explanation, Ground, Question};
+use crate::findings::Unseen;
 use crate::policy::{Learned, Limit, TopicPolicy};
 use crate::proxy::Shared;
 use crate::telemetry::Known;
@@ -20,12 +22,14 @@ pub(super) fn admin_state(
     draining: CancellationToken,
 ) -> AdminState {
     let cluster = shared.cluster.clone();
-    let (for_topics, config) = (Arc::clone(shared), Arc::clone(config));
+    let (for_topics, for_explain) = (Arc::clone(shared), Arc::clone(shared));
+    let (explained, config) = (Arc::clone(config), Arc::clone(config));
     AdminState {
         metrics: Arc::clone(&shared.metrics),
         refusals: Arc::clone(&shared.refusals),
         ready: Arc::new(move || readiness(&cluster, draining.is_cancelled())),
         topics: Arc::new(move || for_topics.topic_views()),
+        explain: Arc::new(move |question| for_explain.explain(&explained.load(), question)),
         config: Arc::new(move || config.load().to_json()),
     }
 }
@@ -59,6 +63,34 @@ impl Shared {
             .iter()
             .map(|topic| self.topic_view(topic))
             .collect()
+    }
+
+    /// From what is known now: nothing is asked for it.
+    fn explain(&self, config: &Config, question: &Question) -> Result<Explanation, BadQuestion> {
+        let topic = self.cluster.topic(&question.topic);
+        let facts = topic.map(|topic| self.cluster.known_facts(&topic));
+        let mut unseen: Vec<Unseen> = Vec::new();
+        let status = self.cluster.status();
+        unseen.extend(status.missing_rights.map(|what| Unseen { what, grant: None }));
+        unseen.extend(status.error.map(|error| Unseen {
+            what: format!("the control plane is down, so limits may have changed: {error}"),
+            grant: None,
+        }));
+        if facts.is_none() {
+            unseen.push(Unseen {
+                what: format!("the control plane knows no topic {}", question.topic),
+                grant: None,
+            });
+        }
+        let ground = Ground {
+            config,
+            policy: &self.policy.load(),
+            topic: facts.as_ref(),
+            brokers: &[],
+            batch_limit_of: &|topic| Some(self.cluster.topic(topic)?.batch_limit()?.0),
+            unseen,
+        };
+        explain::explain(question, &ground)
     }
 
     fn topic_view(&self, topic: &Topic) -> TopicView {
