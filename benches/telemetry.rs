@@ -98,6 +98,7 @@ impl Known for Limits {
             value: 1_048_588,
             source: Source::Broker,
             name: None,
+            headroom_bytes: 0,
         }]
     }
 

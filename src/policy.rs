@@ -10,6 +10,7 @@
     clippy::arithmetic_side_effects
 )]
 
+pub mod families;
 mod loops;
 mod refusal;
 mod rules;
@@ -19,7 +20,7 @@ mod words;
 pub use loops::{LoopDetector, ResendKey};
 pub(crate) use refusal::{batch_of, grouped};
 pub use refusal::{Blame, Place, Refusal};
-pub use rules::{Learned, Policy, TopicPolicy};
+pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};
 pub(crate) use words::labelled;
 pub use words::{Action, Codec, ErrorCode, Gate, Source};

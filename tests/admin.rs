@@ -78,6 +78,10 @@ fn state(readiness: Readiness) -> AdminState {
         refusals,
         ready: Arc::new(move || readiness.clone()),
         topics: Arc::new(|| vec![view("payments"), view("orders")]),
+        explain: Arc::new(|question| Err(BadQuestion::TooLarge("value_bytes")).or_else(|error| match question.value_bytes {
+            Some(_) => Err(error),
+            None => Ok(explanation(&question.topic)),
+        })),
         config: Arc::new(|| json!({"mode": "enforce"})),
     }
 }

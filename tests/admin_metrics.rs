@@ -30,6 +30,7 @@ impl Known for Cluster {
             value,
             source,
             name: None,
+            headroom_bytes: 0,
         };
         vec![
             limit(Gate::Batch, 1_048_588, Source::Broker),

@@ -286,9 +286,14 @@ fn headroom(
 ) {
     const HEADROOM: &str = "families.headroom";
     let headroom = config.families.headroom_bytes;
-    let first = index.first_covering(member, config.rules.len());
-    let governing = first.and_then(|i| Some((i, config.rules.get(i)?)));
-    let Some((i, rule)) = governing else { return };
+    let governing = |topic: &TopicPattern| index.first_covering(topic, config.rules.len());
+    let Some((i, rule)) = governing(member).and_then(|i| Some((i, config.rules.get(i)?))) else {
+        return;
+    };
+    // Its member then has the main topic's limits, with headroom.
+    if governing(&family.main) == Some(i) {
+        return;
+    }
     let (own, base) = (&rule.limits, &config.limits);
     let bytes = |limit: Option<BatchLimit>| match limit {
         Some(BatchLimit::Bytes(bytes)) => Some(bytes),

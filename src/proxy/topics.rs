@@ -31,8 +31,7 @@ pub struct TopicHandle {
 impl TopicHandle {
     /// The topic's own limit, as last read.
     pub fn learned(&self) -> Option<Learned> {
-        let (value, source) = self.known.as_ref()?.batch_limit()?;
-        Some(Learned { value, source })
+        self.known.as_ref()?.batch_limit().map(Learned::own)
     }
 
     /// The topic's own limit counts, and nobody has looked the topic up yet.

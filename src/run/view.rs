@@ -134,7 +134,7 @@ impl Known for Shared {
 fn in_force(policy: &TopicPolicy, known: Option<&Topic>) -> Vec<Limit> {
     let learned = known
         .and_then(Topic::batch_limit)
-        .map(|(value, source)| Learned { value, source });
+        .map(Learned::own);
     policy
         .batch_limit(learned)
         .into_iter()

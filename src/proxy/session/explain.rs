@@ -55,6 +55,7 @@ impl Session {
                 value: u64::from(self.shared.frame_bytes),
                 source: Source::Rule,
                 name: None,
+                headroom_bytes: 0,
             };
             let violation = Violation {
                 limit,
