@@ -15,7 +15,7 @@ mod families;
 mod topics;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::fmt;
 
 use serde::Serialize;
 
@@ -98,7 +98,7 @@ pub struct Finding {
     /// What was compared.
     pub rule: FindingRule,
     /// The topics it is about; none where it is about brokers or a rule alone.
-    pub topics: Vec<Arc<str>>,
+    pub topics: Vec<String>,
     /// The values that were compared.
     pub values: Vec<Value>,
     /// Why it hurts.

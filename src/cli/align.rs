@@ -167,7 +167,7 @@ async fn apply(
     if !refused.is_empty() {
         return Err(refusal(&refused, commands));
     }
-    let topics: Vec<String> = changes.iter().map(|change| change.topic.to_string()).collect();
+    let topics: Vec<String> = changes.iter().map(|change| change.topic.clone()).collect();
     let mut values = Vec::new();
     for _ in 0..READ_BACK.0 {
         let facts = cluster

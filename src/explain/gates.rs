@@ -1,5 +1,7 @@
 //! Every place on a record's way where a size is compared: whose, with which limit, from where, and the outcome.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use super::{DEFAULT_MAX_REQUEST_SIZE, Ground, Question, RecordSizes};

@@ -1,6 +1,8 @@
 //! What to do, always in the same order, the cheapest and likeliest first: whose words the client shows, the topic's
 //! limits, the broker's default, compression, and the topics that the record goes to next.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use super::gates::{Check, GateLimit, Outcome, Party, Role};

@@ -4,7 +4,6 @@
 //! broker's to change.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -19,7 +18,7 @@ use crate::policy::grouped;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// The topic.
-    pub topic: Arc<str>,
+    pub topic: String,
     /// Its config.
     pub key: &'static str,
     /// In force now.
@@ -38,24 +37,24 @@ pub struct Plan {
     /// Needed, and above the ceiling.
     pub above_ceiling: Vec<Change>,
     /// Members that a limit could not be read of: nothing is planned for them.
-    pub unread: Vec<Arc<str>>,
+    pub unread: Vec<String>,
     /// Members known by their names alone that lack something: planned only on request.
-    pub detected: Vec<Arc<str>>,
+    pub detected: Vec<String>,
 }
 
 /// Plans for every configured family; for detected ones too with `detected`.
 pub fn plan(comparison: &Comparison<'_>, ceiling: Option<u64>, detected: bool) -> Plan {
     let mut plan = Plan::default();
-    let mut wanted: BTreeMap<(Arc<str>, usize), Change> = BTreeMap::new();
+    let mut wanted: BTreeMap<(String, usize), Change> = BTreeMap::new();
     for family in comparison.policy.families().all() {
         for member in &family.members {
             let Some(changes) = changes(comparison, &family.main, &member.topic) else {
-                plan.unread.push(member.topic.clone());
+                plan.unread.push(member.topic.to_string());
                 continue;
             };
             if member.membership == Membership::Detected && !detected {
                 if !changes.is_empty() {
-                    plan.detected.push(member.topic.clone());
+                    plan.detected.push(member.topic.to_string());
                 }
                 continue;
             }
@@ -136,7 +135,7 @@ fn change(
     reason: impl FnOnce() -> String,
 ) -> Change {
     Change {
-        topic: facts.name.clone(),
+        topic: facts.name.to_string(),
         key,
         from: from.value(),
         to,

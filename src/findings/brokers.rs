@@ -205,7 +205,7 @@ fn frame(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
             found.push(Finding {
                 severity: Severity::Error,
                 rule: FindingRule::FrameBelowLimit,
-                topics: vec![topic.name.clone()],
+                topics: vec![topic.name.to_string()],
                 values: vec![ours(), Value::limit(&*topic.name, &limit)],
                 why: "A batch within the topic's limit does not fit into a request that sizegate takes: its frame gate \
                       refuses it."

@@ -1,7 +1,6 @@
 //! The configuration's rules against the topics that exist.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::topics::{USUAL_BATCH_BYTES, small_batches_hurt};
 use super::{Comparison, Finding, FindingRule, Severity, Value};
@@ -104,27 +103,27 @@ fn speaks_for(alone: &Config, topic: &str) -> bool {
 }
 
 /// The topics that the one rule of a configuration governs.
-fn matching(comparison: &Comparison<'_>, alone: &Config) -> Vec<Arc<str>> {
+fn matching(comparison: &Comparison<'_>, alone: &Config) -> Vec<String> {
     let Ok(policy) = Policy::compile(alone) else {
         return Vec::new();
     };
     let topics = comparison.facts.topics.iter();
     topics
         .filter(|topic| policy.rule_for(&topic.name).is_some())
-        .map(|topic| topic.name.clone())
+        .map(|topic| topic.name.to_string())
         .collect()
 }
 
 /// Rules with numbers of their own on topics that others keep for themselves.
 fn internal(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
-    let mut hit: BTreeMap<(&str, Side), Vec<Arc<str>>> = BTreeMap::new();
+    let mut hit: BTreeMap<(&str, Side), Vec<String>> = BTreeMap::new();
     for topic in &comparison.facts.topics {
         let Some(side) = side_kind(&topic.name, topic.is_internal) else {
             continue;
         };
         let rule = comparison.policy.rule_for(&topic.name).filter(|rule| refuses(rule));
         if let Some(rule) = rule {
-            hit.entry((&rule.name, side)).or_default().push(topic.name.clone());
+            hit.entry((&rule.name, side)).or_default().push(topic.name.to_string());
         }
     }
     for ((rule, side), topics) in hit {

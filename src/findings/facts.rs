@@ -2,6 +2,7 @@
 //!
 //! Invariant: a setting's chain is never empty, and its first step is in force.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::ser::SerializeStruct;

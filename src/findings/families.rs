@@ -20,7 +20,7 @@ pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
             found.push(Finding {
                 severity: Severity::Warning,
                 rule: FindingRule::FamilyMemberAbsent,
-                topics: vec![family.main.clone()],
+                topics: vec![family.main.to_string()],
                 values: vec![Value::new("families.members", "member", absent.as_str(), "config")],
                 why: format!(
                     "The configuration counts {absent} among the family of {}, and no such topic exists: created on demand \
@@ -61,7 +61,7 @@ fn too_small(
         found.push(Finding {
             severity: severity(member),
             rule: FindingRule::FamilyMemberTooSmall,
-            topics: vec![member.topic.clone()],
+            topics: vec![member.topic.to_string()],
             values: vec![
                 Value::limit(&*family.main, &main),
                 Value::limit(&*member.topic, &own),
@@ -163,7 +163,7 @@ fn codec(comparison: &Comparison<'_>, family: &Family, member: &Member, found: &
     found.push(Finding {
         severity: Severity::Warning,
         rule: FindingRule::FamilyCodec,
-        topics: vec![member.topic.clone()],
+        topics: vec![member.topic.to_string()],
         values: vec![value(&family.main, main), value(&member.topic, own)],
         why: format!(
             "The same record is stored larger or smaller in {} than in {}: it may fit one and not the other.",
@@ -203,7 +203,7 @@ fn uncompressed(
     found.push(Finding {
         severity: Severity::Warning,
         rule: FindingRule::FamilyUncompressed,
-        topics: vec![member.topic.clone()],
+        topics: vec![member.topic.to_string()],
         values: vec![
             Value::limit(&*family.main, &main),
             Value::limit(&*member.topic, &own),

@@ -39,7 +39,7 @@ fn override_above_broker(
     found.push(Finding {
         severity: Severity::Warning,
         rule: FindingRule::OverrideAboveBroker,
-        topics: vec![topic.name.clone()],
+        topics: vec![topic.name.to_string()],
         values: vec![
             Value::setting(&*topic.name, MAX_MESSAGE_BYTES, setting),
             Value::new("brokers", "message.max.bytes", inherited.value, inherited.source.label()),
@@ -66,7 +66,7 @@ fn segment_below_limit(comparison: &Comparison<'_>, topic: &TopicFacts, found: &
     found.push(Finding {
         severity: Severity::Error,
         rule: FindingRule::SegmentBelowLimit,
-        topics: vec![topic.name.clone()],
+        topics: vec![topic.name.to_string()],
         values: vec![
             Value::setting(&*topic.name, SEGMENT_BYTES, segment),
             Value::setting(&*topic.name, MAX_MESSAGE_BYTES, limit),
@@ -105,7 +105,7 @@ fn recompressed(comparison: &Comparison<'_>, topic: &TopicFacts, found: &mut Vec
     found.push(Finding {
         severity: Severity::Warning,
         rule: FindingRule::Recompressed,
-        topics: vec![topic.name.clone()],
+        topics: vec![topic.name.to_string()],
         values,
         why: format!(
             "The broker judges a batch twice here, as it travels and again as it stores it: {grows}, so it can be refused \
@@ -148,7 +148,7 @@ fn decompressed_below_limit(
     found.push(Finding {
         severity: Severity::Error,
         rule: FindingRule::DecompressedBelowLimit,
-        topics: vec![topic.name.clone()],
+        topics: vec![topic.name.to_string()],
         values: vec![
             Value::setting(&*topic.name, MAX_DECOMPRESSED_MESSAGE_BYTES, setting),
             Value::limit(&*topic.name, &limit),
@@ -192,7 +192,7 @@ fn small_limit(
     found.push(Finding {
         severity: Severity::Warning,
         rule: FindingRule::SmallBatchLimit,
-        topics: vec![topic.name.clone()],
+        topics: vec![topic.name.to_string()],
         values: vec![Value::limit(&*topic.name, &limit)],
         why: small_batches_hurt(),
         fix: format!(

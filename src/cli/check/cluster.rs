@@ -133,7 +133,7 @@ fn plural(count: usize, what: &str) -> String {
 }
 
 fn one(finding: &Finding, text: &mut String) {
-    let named: Vec<&str> = finding.topics.iter().take(NAMED).map(|topic| &**topic).collect();
+    let named: Vec<&str> = finding.topics.iter().take(NAMED).map(String::as_str).collect();
     let more = finding.topics.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let _ = writeln!(
