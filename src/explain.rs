@@ -77,9 +77,14 @@ impl Question {
             }
         }
         if self.records == Some(0) {
-            return Err(BadQuestion::Impossible("records is 0: a batch has at least one"));
+            return Err(BadQuestion::Impossible(
+                "records is 0: a batch has at least one",
+            ));
         }
-        if self.compressed_bytes.is_some_and(|bytes| bytes < record::BATCH_HEADER_BYTES) {
+        if self
+            .compressed_bytes
+            .is_some_and(|bytes| bytes < record::BATCH_HEADER_BYTES)
+        {
             return Err(BadQuestion::Impossible(
                 "compressed_bytes is below 61: it is the whole batch as it travels, its header included",
             ));
@@ -152,7 +157,9 @@ pub fn explain(question: &Question, ground: &Ground<'_>) -> Result<Explanation, 
         .as_ref()
         .map(|record| gates::checks(question, ground, &policy, &limits, record))
         .unwrap_or_default();
-    let first = checks.iter().find(|check| check.outcome == Outcome::Refuses);
+    let first = checks
+        .iter()
+        .find(|check| check.outcome == Outcome::Refuses);
     let verdict = match &record {
         Some(record) => text::verdict(question, record, &checks),
         None => String::new(),
@@ -163,7 +170,10 @@ pub fn explain(question: &Question, ground: &Ground<'_>) -> Result<Explanation, 
     };
     Ok(Explanation {
         topic: question.topic.clone(),
-        rule: ground.policy.rule_for(&question.topic).map(|rule| rule.name.clone()),
+        rule: ground
+            .policy
+            .rule_for(&question.topic)
+            .map(|rule| rule.name.clone()),
         action: policy.action,
         passes: record.as_ref().map(|_| first.is_none()),
         refused_by: first.map(|check| check.by),

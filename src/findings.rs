@@ -20,10 +20,8 @@ use std::fmt;
 use serde::Serialize;
 
 pub use commands::{Commands, Resource};
-pub use facts::{
-    BrokerFacts, ClusterFacts, Setting, SettingSource, Step, TopicFacts, Unseen,
-};
 pub use configured::side_kind;
+pub use facts::{BrokerFacts, ClusterFacts, Setting, SettingSource, Step, TopicFacts, Unseen};
 
 use crate::config::Config;
 use crate::policy::families::Families;
@@ -176,7 +174,11 @@ impl<'a> Comparison<'a> {
             policy: policy.with_families(families),
             facts,
             commands: Commands::new(config),
-            by_name: facts.topics.iter().map(|topic| (&*topic.name, topic)).collect(),
+            by_name: facts
+                .topics
+                .iter()
+                .map(|topic| (&*topic.name, topic))
+                .collect(),
         })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
+use sizegate::explain::BadQuestion;
 use sizegate::admin::{self, AdminState, LimitView, Readiness, TopicView};
 use sizegate::policy::{Action, Codec, Gate, Source};
 use sizegate::telemetry::{LastSizes, Metrics, RefusalRecord, Refusals};
@@ -78,10 +79,7 @@ fn state(readiness: Readiness) -> AdminState {
         refusals,
         ready: Arc::new(move || readiness.clone()),
         topics: Arc::new(|| vec![view("payments"), view("orders")]),
-        explain: Arc::new(|question| Err(BadQuestion::TooLarge("value_bytes")).or_else(|error| match question.value_bytes {
-            Some(_) => Err(error),
-            None => Ok(explanation(&question.topic)),
-        })),
+        explain: Arc::new(|_| Err(BadQuestion::NoTopic)),
         config: Arc::new(|| json!({"mode": "enforce"})),
     }
 }

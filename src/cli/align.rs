@@ -55,7 +55,9 @@ enum Failed {
     Rules(String),
     #[error("nothing was changed: {why}{grant}")]
     Refused { why: String, grant: String },
-    #[error("the broker stopped answering, so what was changed is not known; run it again without --apply: {0}")]
+    #[error(
+        "the broker stopped answering, so what was changed is not known; run it again without --apply: {0}"
+    )]
     Broken(CallError),
 }
 
@@ -176,7 +178,10 @@ async fn apply(
             .map_err(Failed::Broken)?;
         values = changes.iter().map(|change| value(&facts, change)).collect();
         let all = changes.iter().zip(&values);
-        if all.clone().all(|(change, value)| value.is_some_and(|value| value >= change.to)) {
+        if all
+            .clone()
+            .all(|(change, value)| value.is_some_and(|value| value >= change.to))
+        {
             break;
         }
         tokio::time::sleep(READ_BACK.1).await;
@@ -199,7 +204,10 @@ fn refusal(refused: &[NotAltered], commands: &Commands) -> Failed {
         .iter()
         .map(|failed| format!("{}: {}", failed.topic, failed.why))
         .collect();
-    let forbidden: Vec<&NotAltered> = refused.iter().filter(|failed| failed.is_forbidden).collect();
+    let forbidden: Vec<&NotAltered> = refused
+        .iter()
+        .filter(|failed| failed.is_forbidden)
+        .collect();
     let grants: Vec<String> = forbidden
         .iter()
         .map(|failed| commands.allow(&["AlterConfigs"], Resource::Topic(&failed.topic)))
@@ -282,7 +290,11 @@ impl Outcome {
             );
         }
         if self.is_incomplete() {
-            let _ = writeln!(text, "not planned, because a limit could not be read: {}", plan.unread.join(", "));
+            let _ = writeln!(
+                text,
+                "not planned, because a limit could not be read: {}",
+                plan.unread.join(", ")
+            );
         }
         for unseen in &self.unseen {
             let _ = writeln!(text, "not seen: {}", unseen.what);
@@ -291,9 +303,17 @@ impl Outcome {
             }
         }
         if !plan.changes.is_empty() && self.in_force.is_none() {
-            let servers: Vec<String> =
-                config.cluster.bootstrap_servers.iter().map(ToString::to_string).collect();
-            let _ = writeln!(text, "Nothing was changed at {}; --apply makes these changes.", servers.join(","));
+            let servers: Vec<String> = config
+                .cluster
+                .bootstrap_servers
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            let _ = writeln!(
+                text,
+                "Nothing was changed at {}; --apply makes these changes.",
+                servers.join(",")
+            );
         }
         text
     }

@@ -79,7 +79,10 @@ pub fn run(args: ExplainArgs) -> ExitCode {
     }
     let read = super::with_cluster(&config, async |cluster: &Cluster, commands: &Commands| {
         // The family's members and their limits are part of the answer.
-        let topics = cluster.list_topics().await.map_err(|error| error.to_string())?;
+        let topics = cluster
+            .list_topics()
+            .await
+            .map_err(|error| error.to_string())?;
         let relatives = relatives(&config, &topics, &question.topic);
         let survey = cluster.survey(Wanted::Named(&relatives), commands).await;
         survey.map_err(|error| error.to_string())
@@ -104,7 +107,9 @@ pub fn run(args: ExplainArgs) -> ExitCode {
                     serde_json::to_value(&explanation).unwrap_or_default()
                 )),
             }
-            let seen = facts.topic(&question.topic).and_then(TopicFacts::batch_limit);
+            let seen = facts
+                .topic(&question.topic)
+                .and_then(TopicFacts::batch_limit);
             ExitCode::from(match explanation.passes {
                 Some(false) => FINDINGS,
                 _ if seen.is_none() => FAILED,
@@ -130,7 +135,11 @@ fn relatives(config: &Config, topics: &[Arc<str>], topic: &str) -> Vec<String> {
     names.into_iter().collect()
 }
 
-fn answer(config: &Config, facts: &ClusterFacts, question: &Question) -> Result<Explanation, String> {
+fn answer(
+    config: &Config,
+    facts: &ClusterFacts,
+    question: &Question,
+) -> Result<Explanation, String> {
     let comparison = Comparison::new(config, facts)?;
     let batch_limit_of = |topic: &str| Some(comparison.topic(topic)?.batch_limit()?.0);
     let ground = Ground {

@@ -12,7 +12,9 @@ use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult,
 };
-use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use kafka_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
     DescribeConfigsRequest, IncrementalAlterConfigsRequest, MetadataRequest, TopicName,
@@ -22,7 +24,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::answers::{
-    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, error_name,
+    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+    error_name,
 };
 use super::call_error::CallError;
 use super::describe::{self, PAGE};
@@ -106,7 +109,11 @@ impl Cluster {
     ///
     /// # Errors
     /// No broker answered, or the one that did stopped. That rights are missing is no error: it is told.
-    pub async fn survey(&self, wanted: Wanted<'_>, commands: &Commands) -> Result<ClusterFacts, CallError> {
+    pub async fn survey(
+        &self,
+        wanted: Wanted<'_>,
+        commands: &Commands,
+    ) -> Result<ClusterFacts, CallError> {
         let shared = &self.0.shared;
         let mut link = shared.open_any(Instant::now() + OPEN_DEADLINE).await?;
         let mut facts = ClusterFacts::default();
@@ -136,11 +143,18 @@ impl Cluster {
     /// # Errors
     /// No broker answered, or the one that did stopped.
     pub async fn list_topics(&self) -> Result<Vec<Arc<str>>, CallError> {
-        let mut link = self.0.shared.open_any(Instant::now() + OPEN_DEADLINE).await?;
+        let mut link = self
+            .0
+            .shared
+            .open_any(Instant::now() + OPEN_DEADLINE)
+            .await?;
         let mut facts = ClusterFacts::default();
         all(&mut link, &mut facts).await?;
         let topics = facts.topics.into_iter();
-        Ok(topics.filter(|topic| !topic.is_internal).map(|topic| topic.name).collect())
+        Ok(topics
+            .filter(|topic| !topic.is_internal)
+            .map(|topic| topic.name)
+            .collect())
     }
 
     /// Sets configs of topics, all of one topic at once; `validate_only` changes nothing. What was not altered is
@@ -153,14 +167,21 @@ impl Cluster {
         changes: &[Alteration<'_>],
         validate_only: bool,
     ) -> Result<Vec<NotAltered>, CallError> {
-        let mut link = self.0.shared.open_any(Instant::now() + OPEN_DEADLINE).await?;
+        let mut link = self
+            .0
+            .shared
+            .open_any(Instant::now() + OPEN_DEADLINE)
+            .await?;
         let mut by_topic: Vec<(&str, Vec<AlterableConfig>)> = Vec::new();
         for change in changes {
             let config = AlterableConfig::default()
                 .with_name(StrBytes::from_string(change.key.to_owned()))
                 .with_config_operation(SET)
                 .with_value(Some(StrBytes::from_string(change.value.to_string())));
-            match by_topic.iter_mut().find(|(topic, _)| *topic == change.topic) {
+            match by_topic
+                .iter_mut()
+                .find(|(topic, _)| *topic == change.topic)
+            {
                 Some((_, configs)) => configs.push(config),
                 None => by_topic.push((change.topic, vec![config])),
             }
@@ -207,10 +228,14 @@ async fn all(link: &mut Link, facts: &mut ClusterFacts) -> Result<Nodes, CallErr
     let request = MetadataRequest::default()
         .with_topics(None)
         .with_allow_auto_topic_creation(false);
-    let metadata = link.metadata(&request, Instant::now() + CALL_DEADLINE).await?;
+    let metadata = link
+        .metadata(&request, Instant::now() + CALL_DEADLINE)
+        .await?;
     metadata.each_topic(|entry| {
         if let Some(seen) = entry.sighting() {
-            facts.topics.push(TopicFacts::unknown(seen.name.into(), seen.is_internal));
+            facts
+                .topics
+                .push(TopicFacts::unknown(seen.name.into(), seen.is_internal));
         }
     });
     facts.topics.sort_by(|a, b| a.name.cmp(&b.name));
@@ -235,13 +260,17 @@ async fn named(
         let request = MetadataRequest::default()
             .with_topics(Some(topics.collect()))
             .with_allow_auto_topic_creation(false);
-        let metadata = link.metadata(&request, Instant::now() + CALL_DEADLINE).await?;
+        let metadata = link
+            .metadata(&request, Instant::now() + CALL_DEADLINE)
+            .await?;
         nodes = metadata.nodes();
         metadata.each_topic(|entry| {
             let name = entry.name.unwrap_or_default();
             match (entry.sighting(), entry.error_code) {
                 (Some(seen), _) => {
-                    facts.topics.push(TopicFacts::unknown(seen.name.into(), seen.is_internal));
+                    facts
+                        .topics
+                        .push(TopicFacts::unknown(seen.name.into(), seen.is_internal));
                 }
                 (None, TOPIC_AUTHORIZATION_FAILED) => facts.hidden.push(name.to_owned()),
                 (None, _) => facts.absent.push(name.to_owned()),
@@ -269,7 +298,9 @@ async fn describe_topics(
     let all = facts.topics.len();
     let (mut forbidden, mut failed) = (Vec::new(), Vec::new());
     for page in facts.topics.chunks_mut(PAGE) {
-        let resources = page.iter().map(|topic| resource(RESOURCE_TOPIC, &topic.name, &TOPIC_KEYS));
+        let resources = page
+            .iter()
+            .map(|topic| resource(RESOURCE_TOPIC, &topic.name, &TOPIC_KEYS));
         let results = describe(link, resources.collect()).await?;
         let by_name: HashMap<&str, &DescribeConfigsResult> = results
             .iter()
@@ -277,7 +308,10 @@ async fn describe_topics(
             .map(|result| (result.resource_name.as_str(), result))
             .collect();
         for topic in page {
-            match by_name.get(&*topic.name).map_or(-1, |result| result.error_code) {
+            match by_name
+                .get(&*topic.name)
+                .map_or(-1, |result| result.error_code)
+            {
                 0 => {
                     if let Some(result) = by_name.get(&*topic.name) {
                         fill(topic, &result.configs);
@@ -292,20 +326,29 @@ async fn describe_topics(
     }
     if let Some(first) = forbidden.first() {
         let one = forbidden.len() == 1;
-        let which = if one { first.to_string() } else { "*".to_owned() };
+        let which = if one {
+            first.to_string()
+        } else {
+            "*".to_owned()
+        };
         facts.unseen.push(Unseen {
             what: if one {
                 format!("the limits of topic {first} may not be read")
             } else {
-                format!("the limits of {} of {all} topics may not be read, {first} among them", forbidden.len())
+                format!(
+                    "the limits of {} of {all} topics may not be read, {first} among them",
+                    forbidden.len()
+                )
             },
             grant: Some(commands.allow(&["DescribeConfigs"], Resource::Topic(&which))),
         });
     }
-    facts.unseen.extend(failed.into_iter().map(|(topic, error)| Unseen {
-        what: format!("the limits of topic {topic} could not be read: {error}"),
-        grant: None,
-    }));
+    facts
+        .unseen
+        .extend(failed.into_iter().map(|(topic, error)| Unseen {
+            what: format!("the limits of topic {topic} could not be read: {error}"),
+            grant: None,
+        }));
     Ok(())
 }
 
@@ -344,7 +387,9 @@ async fn describe_brokers(
             Ok(result) => unseen.push(Unseen {
                 what: format!(
                     "the settings of broker {node_id} could not be read: {}",
-                    result.and_then(|result| error_name(result.error_code)).unwrap_or_default()
+                    result
+                        .and_then(|result| error_name(result.error_code))
+                        .unwrap_or_default()
                 ),
                 grant: None,
             }),
@@ -437,13 +482,20 @@ fn setting<T: Copy>(
         .filter_map(|synonym| step(synonym.value.as_ref(), synonym.source));
     let chain: Vec<Step<T>> = chain.collect();
     if chain.is_empty() {
-        return Setting::new(step(config.value.as_ref(), config.config_source).into_iter().collect());
+        return Setting::new(
+            step(config.value.as_ref(), config.config_source)
+                .into_iter()
+                .collect(),
+        );
     }
     Setting::new(chain)
 }
 
 /// The facts of a topic as the running control plane knows them: without the chain behind the broker's value.
-pub(super) fn known_facts(topic: &super::Topic, inherited: Option<super::topic::Reading>) -> TopicFacts {
+pub(super) fn known_facts(
+    topic: &super::Topic,
+    inherited: Option<super::topic::Reading>,
+) -> TopicFacts {
     use super::limits::{LearnedLimit, Origin};
     let own = topic.reading();
     let inherited = inherited.unwrap_or_default();

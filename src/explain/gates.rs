@@ -9,9 +9,7 @@ use crate::findings::{
     COMPRESSION_TYPE, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting,
     SettingSource, TopicFacts,
 };
-use crate::policy::{
-    Action, Codec, Gate, Learned, Limit, Source, TopicPolicy, grouped, labelled,
-};
+use crate::policy::{Action, Codec, Gate, Learned, Limit, Source, TopicPolicy, grouped, labelled};
 
 /// What the Java consumer asks of one partition unless it says otherwise: soft.
 const MAX_PARTITION_FETCH_BYTES: u64 = 1_048_576;
@@ -113,8 +111,15 @@ pub struct Check {
 }
 
 /// The limits in force: the batch gate's always, the others' where they are set.
-pub(super) fn limits(question: &Question, ground: &Ground<'_>, policy: &TopicPolicy) -> Vec<GateLimit> {
-    let learned = ground.topic.and_then(TopicFacts::batch_limit).map(Learned::own);
+pub(super) fn limits(
+    question: &Question,
+    ground: &Ground<'_>,
+    policy: &TopicPolicy,
+) -> Vec<GateLimit> {
+    let learned = ground
+        .topic
+        .and_then(TopicFacts::batch_limit)
+        .map(Learned::own);
     let of_member = |at: usize| (ground.batch_limit_of)(&policy.members.get(at)?.topic);
     let limit = policy.batch_limit(policy.tightest(learned, of_member));
     let frame = u64::from(ground.config.listener.frame_bytes);
@@ -180,9 +185,19 @@ fn batch(
         });
     }
     if let Some(topic) = ground.topic {
-        let role = |bytes| if policy.inherits { holds(bytes) } else { Role::BrokerOnly };
+        let role = |bytes| {
+            if policy.inherits {
+                holds(bytes)
+            } else {
+                Role::BrokerOnly
+            }
+        };
         for (key, below, setting) in [
-            (MAX_MESSAGE_BYTES, "message.max.bytes", &topic.max_message_bytes),
+            (
+                MAX_MESSAGE_BYTES,
+                "message.max.bytes",
+                &topic.max_message_bytes,
+            ),
             (SEGMENT_BYTES, "log.segment.bytes", &topic.segment_bytes),
         ] {
             let steps = setting.iter().flat_map(Setting::steps).enumerate();
@@ -194,7 +209,11 @@ fn batch(
                 Candidate {
                     what: format!("{key} ({})", step.source.text()),
                     bytes: step.value,
-                    role: if at == 0 { role(step.value) } else { Role::Overridden },
+                    role: if at == 0 {
+                        role(step.value)
+                    } else {
+                        Role::Overridden
+                    },
                 }
             }));
         }
@@ -218,7 +237,9 @@ fn batch(
         gate: Gate::Batch,
         limit_bytes: in_force,
         source: limit.map(|limit| limit.source),
-        name: limit.and_then(|limit| limit.name.as_deref()).map(str::to_owned),
+        name: limit
+            .and_then(|limit| limit.name.as_deref())
+            .map(str::to_owned),
         chain,
     }
 }
@@ -232,14 +253,20 @@ pub(super) fn checks(
     record: &RecordSizes,
 ) -> Vec<Check> {
     let mut checks = vec![client(question, record)];
-    checks.extend(limits.iter().filter_map(|limit| ours(limit, policy, record)));
+    checks.extend(
+        limits
+            .iter()
+            .filter_map(|limit| ours(limit, policy, record)),
+    );
     checks.extend(broker(ground, record));
     checks.push(consumer(record));
     checks
 }
 
 fn client(question: &Question, record: &RecordSizes) -> Check {
-    let limit = question.max_request_size.unwrap_or(DEFAULT_MAX_REQUEST_SIZE);
+    let limit = question
+        .max_request_size
+        .unwrap_or(DEFAULT_MAX_REQUEST_SIZE);
     Check {
         by: Party::Client,
         what: "max.request.size".to_owned(),
@@ -251,7 +278,8 @@ fn client(question: &Question, record: &RecordSizes) -> Check {
         }
         .to_owned(),
         outcome: over(record.estimate_bytes, limit),
-        note: "the Java producer's estimate of one record, before compression whatever the codec".to_owned(),
+        note: "the Java producer's estimate of one record, before compression whatever the codec"
+            .to_owned(),
     }
 }
 
@@ -266,15 +294,24 @@ fn over(size: u64, limit: u64) -> Outcome {
 /// A gate of ours; none for the ratio where it is not compared.
 fn ours(gate: &GateLimit, policy: &TopicPolicy, record: &RecordSizes) -> Option<Check> {
     let (size, note) = match gate.gate {
-        Gate::Batch => (record.batch_bytes, "the batch as it travels, its header included"),
-        Gate::Frame => (record.batch_bytes, "the request is a little more than its batch"),
+        Gate::Batch => (
+            record.batch_bytes,
+            "the batch as it travels, its header included",
+        ),
+        Gate::Frame => (
+            record.batch_bytes,
+            "the request is a little more than its batch",
+        ),
         Gate::Uncompressed => (record.uncompressed_bytes, "the batch unpacked"),
         Gate::Record => (record.record_bytes, "one record as encoded, unpacked"),
         Gate::Estimate => (record.estimate_bytes, "the Java producer's estimate"),
         Gate::Key => (record.key_bytes.unwrap_or(0), ""),
         Gate::Value => (record.value_bytes.unwrap_or(0), ""),
         Gate::Headers => (record.headers_bytes, ""),
-        Gate::Ratio => (record.uncompressed_bytes, "unpacked against what the ratio allows"),
+        Gate::Ratio => (
+            record.uncompressed_bytes,
+            "unpacked against what the ratio allows",
+        ),
     };
     let limit = match gate.gate {
         Gate::Ratio => {
@@ -282,7 +319,8 @@ fn ours(gate: &GateLimit, policy: &TopicPolicy, record: &RecordSizes) -> Option<
             if record.uncompressed_bytes <= 1 << 20 {
                 return None;
             }
-            gate.limit_bytes.map(|ratio| ratio.saturating_mul(record.batch_bytes))
+            gate.limit_bytes
+                .map(|ratio| ratio.saturating_mul(record.batch_bytes))
         }
         _ => gate.limit_bytes,
     };
@@ -340,7 +378,13 @@ fn broker(ground: &Ground<'_>, record: &RecordSizes) -> Vec<Check> {
     }
     let Some(topic) = ground.topic else {
         let note = "the topic's settings are not known here";
-        checks.push(check(MAX_MESSAGE_BYTES, record.batch_bytes, None, "not known", note));
+        checks.push(check(
+            MAX_MESSAGE_BYTES,
+            record.batch_bytes,
+            None,
+            "not known",
+            note,
+        ));
         return checks;
     };
     let text = |setting: &Setting<u64>| (Some(setting.value()), setting.source().text());
@@ -359,12 +403,28 @@ fn broker(ground: &Ground<'_>, record: &RecordSizes) -> Vec<Check> {
     if let Some(segment) = &topic.segment_bytes {
         let (limit, source) = text(segment);
         let note = "a batch must fit into one segment: code 18";
-        checks.push(check(SEGMENT_BYTES, record.batch_bytes, limit, source, note));
+        checks.push(check(
+            SEGMENT_BYTES,
+            record.batch_bytes,
+            limit,
+            source,
+            note,
+        ));
     }
-    if let Some(setting) = topic.max_decompressed_message_bytes.as_ref().filter(|_| record.is_compressed) {
+    if let Some(setting) = topic
+        .max_decompressed_message_bytes
+        .as_ref()
+        .filter(|_| record.is_compressed)
+    {
         let (limit, source) = text(setting);
         let note = "one record unpacked, in compressed batches only: code 87, no text";
-        checks.push(check(MAX_DECOMPRESSED_MESSAGE_BYTES, record.body_bytes, limit, source, note));
+        checks.push(check(
+            MAX_DECOMPRESSED_MESSAGE_BYTES,
+            record.body_bytes,
+            limit,
+            source,
+            note,
+        ));
     }
     checks
 }
@@ -380,9 +440,19 @@ fn stored(topic: &TopicFacts, record: &RecordSizes, limit: u64) -> Option<Check>
         )
     } else {
         // What does not compress grows a little: of 1 MiB of noise gzip makes some 300 bytes more.
-        let most = record.uncompressed_bytes.saturating_add(record.uncompressed_bytes / 1000 + 64);
-        let outcome = if most > limit { Outcome::MayRefuse } else { Outcome::Passes };
-        (most, outcome, "rewritten with another codec: at most about this, and judged again")
+        let most = record
+            .uncompressed_bytes
+            .saturating_add(record.uncompressed_bytes / 1000 + 64);
+        let outcome = if most > limit {
+            Outcome::MayRefuse
+        } else {
+            Outcome::Passes
+        };
+        (
+            most,
+            outcome,
+            "rewritten with another codec: at most about this, and judged again",
+        )
     };
     let word = match codec {
         Codec::None => "uncompressed",

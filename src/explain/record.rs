@@ -140,12 +140,19 @@ mod tests {
                     body + varint(body)
                 })
                 .sum();
-            assert_eq!(of(Some(1_000), None, records).uncompressed_bytes, 61 + sum, "{records}");
+            assert_eq!(
+                of(Some(1_000), None, records).uncompressed_bytes,
+                61 + sum,
+                "{records}"
+            );
         }
     }
 
     #[test]
     fn a_null_value_and_an_empty_one_take_the_same_room() {
-        assert_eq!(of(None, Some(3), 1).record_bytes, of(Some(0), Some(3), 1).record_bytes);
+        assert_eq!(
+            of(None, Some(3), 1).record_bytes,
+            of(Some(0), Some(3), 1).record_bytes
+        );
     }
 }

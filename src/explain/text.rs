@@ -14,20 +14,34 @@ pub(super) fn verdict(question: &Question, record: &RecordSizes, checks: &[Check
     } else {
         format!("the batch of {} records", grouped(record.records.into()))
     };
-    let mut refusing = checks.iter().filter(|check| check.outcome == Outcome::Refuses);
+    let mut refusing = checks
+        .iter()
+        .filter(|check| check.outcome == Outcome::Refuses);
     let Some(first) = refusing.next() else {
         let mut text = format!("Nobody refuses it: {what} passes {}.", question.topic);
         for check in checks {
             let note = match check.outcome {
-                Outcome::Observes => format!(" sizegate counts it as over the {} limit and lets it pass.", check.what),
-                Outcome::Offloads => " sizegate puts its value into the object store, and a ticket travels.".to_owned(),
-                Outcome::MayRefuse => format!(" The {} may refuse it by {}: {}.", check.by, check.what, check.note),
+                Outcome::Observes => format!(
+                    " sizegate counts it as over the {} limit and lets it pass.",
+                    check.what
+                ),
+                Outcome::Offloads => {
+                    " sizegate puts its value into the object store, and a ticket travels."
+                        .to_owned()
+                }
+                Outcome::MayRefuse => format!(
+                    " The {} may refuse it by {}: {}.",
+                    check.by, check.what, check.note
+                ),
                 Outcome::Memory => format!(
                     " Consumers need memory for {} bytes at once: {}.",
                     grouped(record.uncompressed_bytes.max(record.batch_bytes)),
                     check.note
                 ),
-                Outcome::Unknown => format!(" Whether the {} does is not known: {}.", check.by, check.what),
+                Outcome::Unknown => format!(
+                    " Whether the {} does is not known: {}.",
+                    check.by, check.what
+                ),
                 Outcome::Passes | Outcome::Refuses => continue,
             };
             text.push_str(&note);
@@ -44,14 +58,18 @@ pub(super) fn verdict(question: &Question, record: &RecordSizes, checks: &[Check
         "{who} refuses it first: {what} is {} bytes for {}, which allows {} ({}).",
         grouped(first.size_bytes),
         first.what,
-        first.limit_bytes.map_or_else(|| "an unknown number".to_owned(), grouped),
+        first
+            .limit_bytes
+            .map_or_else(|| "an unknown number".to_owned(), grouped),
         first.source
     );
     if first.by == Party::Client {
         text.push_str(" Nothing reaches sizegate or the broker.");
     }
     if record.records > 1 && first.size_bytes == record.batch_bytes {
-        let fits = first.limit_bytes.is_some_and(|limit| record.record_bytes <= limit);
+        let fits = first
+            .limit_bytes
+            .is_some_and(|limit| record.record_bytes <= limit);
         if fits {
             let _ = write!(
                 text,
@@ -61,7 +79,9 @@ pub(super) fn verdict(question: &Question, record: &RecordSizes, checks: &[Check
             );
         }
     }
-    let later: Vec<String> = refusing.map(|check| format!("{} ({})", check.by, check.what)).collect();
+    let later: Vec<String> = refusing
+        .map(|check| format!("{} ({})", check.by, check.what))
+        .collect();
     if later.is_empty() {
         text.push_str(" Nobody after it would.");
     } else {
@@ -76,7 +96,11 @@ pub(super) fn whole(explanation: &Explanation) -> String {
         Some(rule) => format!("rule \"{rule}\""),
         None => "no rule: limits holds".to_owned(),
     };
-    let _ = writeln!(text, "{}: {rule}, action {}\n", explanation.topic, explanation.action);
+    let _ = writeln!(
+        text,
+        "{}: {rule}, action {}\n",
+        explanation.topic, explanation.action
+    );
     limits(explanation, &mut text);
     if let Some(record) = &explanation.record {
         text.push('\n');
@@ -108,10 +132,13 @@ fn limits(explanation: &Explanation, text: &mut String) {
             (Some(source), None) => source.label().to_owned(),
             (None, _) => "not known".to_owned(),
         };
-        let mut chain = limit.chain.iter().map(|part| {
-            format!("{} = {}, {}", part.what, grouped(part.bytes), part.role)
-        });
-        let first = chain.next().unwrap_or_else(|| "nothing that is known".to_owned());
+        let mut chain = limit
+            .chain
+            .iter()
+            .map(|part| format!("{} = {}, {}", part.what, grouped(part.bytes), part.role));
+        let first = chain
+            .next()
+            .unwrap_or_else(|| "nothing that is known".to_owned());
         rows.push(row([limit.gate.label(), &value, &source, &first]));
         rows.extend(chain.map(|part| row(["", "", "", &part])));
     }
@@ -142,12 +169,24 @@ fn sizes(record: &RecordSizes, text: &mut String) {
             grouped(record.uncompressed_bytes)
         )
     } else {
-        writeln!(text, "{many} {} bytes, not compressed", grouped(record.batch_bytes))
+        writeln!(
+            text,
+            "{many} {} bytes, not compressed",
+            grouped(record.batch_bytes)
+        )
     };
 }
 
 fn checks(explanation: &Explanation, text: &mut String) {
-    let mut rows = vec![row(["WHO", "COMPARES WITH", "SIZE", "LIMIT", "FROM", "OUTCOME", ""])];
+    let mut rows = vec![row([
+        "WHO",
+        "COMPARES WITH",
+        "SIZE",
+        "LIMIT",
+        "FROM",
+        "OUTCOME",
+        "",
+    ])];
     rows.extend(explanation.checks.iter().map(|check| {
         row([
             check.by.label(),
@@ -165,7 +204,14 @@ fn checks(explanation: &Explanation, text: &mut String) {
 fn remedy(explanation: &Explanation, text: &mut String) {
     text.push_str("\nWhat to look at, in this order:\n");
     for (at, advice) in explanation.remedy.iter().enumerate() {
-        let _ = writeln!(text, "{}. {} [{}]: {}", at + 1, advice.step, advice.state, advice.text);
+        let _ = writeln!(
+            text,
+            "{}. {} [{}]: {}",
+            at + 1,
+            advice.step,
+            advice.state,
+            advice.text
+        );
         if let Some(command) = &advice.command {
             let _ = writeln!(text, "     {command}");
         }

@@ -74,7 +74,12 @@ pub(super) fn steps(
     ]
 }
 
-fn advice(step: &'static str, state: State, text: impl Into<String>, command: Option<String>) -> Advice {
+fn advice(
+    step: &'static str,
+    state: State,
+    text: impl Into<String>,
+    command: Option<String>,
+) -> Advice {
     Advice {
         step,
         state,
@@ -93,8 +98,14 @@ impl Triage<'_> {
     /// Whose words they are.
     fn client(&self) -> Advice {
         const STEP: &str = "the client's text";
-        let max = self.question.max_request_size.unwrap_or(DEFAULT_MAX_REQUEST_SIZE);
-        let enough = format!("max.request.size ({}) is large enough: raising it changes nothing", grouped(max));
+        let max = self
+            .question
+            .max_request_size
+            .unwrap_or(DEFAULT_MAX_REQUEST_SIZE);
+        let enough = format!(
+            "max.request.size ({}) is large enough: raising it changes nothing",
+            grouped(max)
+        );
         if self.refusals(Party::Client).next().is_some() {
             let needed = self.record.estimate_bytes;
             let text = format!(
@@ -105,7 +116,12 @@ impl Triage<'_> {
                  Streams producer has a setting of its own.",
                 grouped(needed)
             );
-            return advice(STEP, State::Change, text, Some(format!("max.request.size={needed}")));
+            return advice(
+                STEP,
+                State::Change,
+                text,
+                Some(format!("max.request.size={needed}")),
+            );
         }
         let text = if let Some(check) = self.refusals(Party::Sizegate).next() {
             format!(
@@ -128,7 +144,11 @@ impl Triage<'_> {
                 grouped(max)
             )
         };
-        let state = if self.checks.iter().any(|check| check.outcome == Outcome::Refuses) {
+        let state = if self
+            .checks
+            .iter()
+            .any(|check| check.outcome == Outcome::Refuses)
+        {
             State::Fine
         } else {
             State::Look
@@ -158,11 +178,20 @@ impl Triage<'_> {
             }
         }
         if configs.is_empty() {
-            let unknown = self.checks.iter().any(|check| check.outcome == Outcome::Unknown);
+            let unknown = self
+                .checks
+                .iter()
+                .any(|check| check.outcome == Outcome::Unknown);
             let (state, text) = if unknown {
-                (State::Look, format!("The limits of {topic} at the broker are not known here."))
+                (
+                    State::Look,
+                    format!("The limits of {topic} at the broker are not known here."),
+                )
             } else {
-                (State::Fine, format!("{topic} takes a record of these sizes."))
+                (
+                    State::Fine,
+                    format!("{topic} takes a record of these sizes."),
+                )
             };
             return advice(STEP, state, text, None);
         }
@@ -170,8 +199,16 @@ impl Triage<'_> {
             .iter()
             .map(|(key, bytes)| format!("{key} of at least {}", grouped(*bytes)))
             .collect();
-        let text = format!("{topic} needs {}. It acts at once, without a restart.", wants.join(" and "));
-        advice(STEP, State::Change, text, Some(self.commands.set_topic(topic, &configs)))
+        let text = format!(
+            "{topic} needs {}. It acts at once, without a restart.",
+            wants.join(" and ")
+        );
+        advice(
+            STEP,
+            State::Change,
+            text,
+            Some(self.commands.set_topic(topic, &configs)),
+        )
     }
 
     /// A refusal by a number of the configuration: no setting of the broker mends it.
@@ -182,7 +219,10 @@ impl Triage<'_> {
                 check.by == Party::Sizegate && check.what == format!("gate {}", limit.gate)
             });
             check.is_some_and(|check| {
-                matches!(check.outcome, Outcome::Refuses | Outcome::Observes | Outcome::Offloads)
+                matches!(
+                    check.outcome,
+                    Outcome::Refuses | Outcome::Observes | Outcome::Offloads
+                )
             })
         });
         let set = over
@@ -201,8 +241,15 @@ impl Triage<'_> {
             text.push_str(remedy);
         }
         if by_family {
-            text.push_str(" It is kept for a retry or dead-letter topic: raise that topic's limit.");
-            return Some(advice(STEP, State::Change, text, Some("sizegate align".to_owned())));
+            text.push_str(
+                " It is kept for a retry or dead-letter topic: raise that topic's limit.",
+            );
+            return Some(advice(
+                STEP,
+                State::Change,
+                text,
+                Some("sizegate align".to_owned()),
+            ));
         }
         if first.gate == Gate::Frame {
             text.push_str(" Raise it there, up to the brokers' socket.request.max.bytes, and restart sizegate.");
@@ -226,7 +273,10 @@ impl Triage<'_> {
             );
             return advice(STEP, State::Change, text, None);
         }
-        let setting = self.ground.topic.and_then(|topic| topic.max_message_bytes.as_ref());
+        let setting = self
+            .ground
+            .topic
+            .and_then(|topic| topic.max_message_bytes.as_ref());
         let (state, text) = match setting {
             None => (State::Look, "It is not known here.".to_owned()),
             Some(setting) if setting.is_override() => (
@@ -259,13 +309,15 @@ impl Triage<'_> {
             .collect();
         let by_wire = refusing.iter().filter(|check| {
             check.by == Party::Sizegate && check.what == "gate batch"
-                || check.by == Party::Broker && matches!(&*check.what, MAX_MESSAGE_BYTES | SEGMENT_BYTES)
+                || check.by == Party::Broker
+                    && matches!(&*check.what, MAX_MESSAGE_BYTES | SEGMENT_BYTES)
         });
         let smallest = by_wire.filter_map(|check| check.limit_bytes).min();
         let others = refusing.iter().any(|check| {
             check.what.ends_with("as stored")
                 || check.what == MAX_DECOMPRESSED_MESSAGE_BYTES
-                || check.by == Party::Sizegate && !matches!(&*check.what, "gate batch" | "gate frame" | "gate ratio")
+                || check.by == Party::Sizegate
+                    && !matches!(&*check.what, "gate batch" | "gate frame" | "gate ratio")
         });
         let (state, text) = match smallest {
             _ if others => (
@@ -308,7 +360,10 @@ impl Triage<'_> {
         let families = self.ground.policy.families();
         let topic = &self.question.topic;
         let Some(family) = families.of_main(topic) else {
-            let of: Vec<String> = families.of_member(topic).map(|family| family.main.to_string()).collect();
+            let of: Vec<String> = families
+                .of_member(topic)
+                .map(|family| family.main.to_string())
+                .collect();
             if !of.is_empty() {
                 let text = format!(
                     "{topic} is a retry or dead-letter topic of {}: what arrives here is the original with more headers, \
@@ -318,7 +373,10 @@ impl Triage<'_> {
                 return advice(STEP, State::Look, text, None);
             }
             let text = match side_kind(topic, false) {
-                Some(side) => format!("{topic} is one of {} topics: whoever writes it cannot leave a record out.", side.label()),
+                Some(side) => format!(
+                    "{topic} is one of {} topics: whoever writes it cannot leave a record out.",
+                    side.label()
+                ),
                 None => format!(
                     "No retry or dead-letter topic of {topic} is known. If there is one, it needs this record's size and \
                      room for more headers."

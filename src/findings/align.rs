@@ -83,10 +83,14 @@ pub fn plan(comparison: &Comparison<'_>, ceiling: Option<u64>, detected: bool) -
 }
 
 fn key_order(key: &str, otherwise: usize) -> usize {
-    [SEGMENT_BYTES, MAX_MESSAGE_BYTES, MAX_DECOMPRESSED_MESSAGE_BYTES]
-        .iter()
-        .position(|known| *known == key)
-        .unwrap_or(otherwise)
+    [
+        SEGMENT_BYTES,
+        MAX_MESSAGE_BYTES,
+        MAX_DECOMPRESSED_MESSAGE_BYTES,
+    ]
+    .iter()
+    .position(|known| *known == key)
+    .unwrap_or(otherwise)
 }
 
 /// What a member needs; `None` where a limit is not readable.
@@ -97,9 +101,16 @@ fn changes(comparison: &Comparison<'_>, main: &str, member: &str) -> Option<Vec<
     let headroom = comparison.policy.families().headroom_bytes();
     let needed = limit.value.saturating_add(headroom);
     let mut changes = Vec::new();
-    if let Some(segment) = facts.segment_bytes.as_ref().filter(|set| set.value() < needed) {
+    if let Some(segment) = facts
+        .segment_bytes
+        .as_ref()
+        .filter(|set| set.value() < needed)
+    {
         changes.push(change(facts, SEGMENT_BYTES, segment, needed, || {
-            format!("a batch must fit into one segment, and {MAX_MESSAGE_BYTES} is to be {}", grouped(needed))
+            format!(
+                "a batch must fit into one segment, and {MAX_MESSAGE_BYTES} is to be {}",
+                grouped(needed)
+            )
         }));
     }
     if declared.value() < needed {
@@ -112,13 +123,28 @@ fn changes(comparison: &Comparison<'_>, main: &str, member: &str) -> Option<Vec<
             )
         }));
     }
-    let of_main = comparison.topic(main)?.max_decompressed_message_bytes.as_ref();
+    let of_main = comparison
+        .topic(main)?
+        .max_decompressed_message_bytes
+        .as_ref();
     if let (Some(of_main), Some(own)) = (of_main, &facts.max_decompressed_message_bytes) {
-        let needed = of_main.value().saturating_add(headroom).min(MOST_DECOMPRESSED_BYTES);
+        let needed = of_main
+            .value()
+            .saturating_add(headroom)
+            .min(MOST_DECOMPRESSED_BYTES);
         if own.value() < of_main.value() {
-            changes.push(change(facts, MAX_DECOMPRESSED_MESSAGE_BYTES, own, needed, || {
-                format!("{main} takes records of {} bytes after decompression", grouped(of_main.value()))
-            }));
+            changes.push(change(
+                facts,
+                MAX_DECOMPRESSED_MESSAGE_BYTES,
+                own,
+                needed,
+                || {
+                    format!(
+                        "{main} takes records of {} bytes after decompression",
+                        grouped(of_main.value())
+                    )
+                },
+            ));
         }
     }
     Some(changes)

@@ -89,8 +89,16 @@ fn brokers_differ(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     let of: Of = |broker| broker.message_max_bytes.as_ref();
     let all: Vec<&BrokerFacts> = comparison.facts.brokers.iter().collect();
     let values = values(&all, KEY, of);
-    let most = all.iter().filter_map(|broker| of(broker)).map(Setting::value).max();
-    let least = all.iter().filter_map(|broker| of(broker)).map(Setting::value).min();
+    let most = all
+        .iter()
+        .filter_map(|broker| of(broker))
+        .map(Setting::value)
+        .max();
+    let least = all
+        .iter()
+        .filter_map(|broker| of(broker))
+        .map(Setting::value)
+        .min();
     let (Some(most), Some(least)) = (most, least) else {
         return;
     };
@@ -141,7 +149,9 @@ fn socket_below_limit(comparison: &Comparison<'_>, largest: &Largest, found: &mu
 fn fetch_below_limit(comparison: &Comparison<'_>, largest: &Largest, found: &mut Vec<Finding>) {
     let needed = largest.bytes.saturating_sub(DEFAULTS_DIFFER_BYTES);
     let replicas: [(&str, Of); 2] = [
-        ("replica.fetch.max.bytes", |broker| broker.replica_fetch_max_bytes.as_ref()),
+        ("replica.fetch.max.bytes", |broker| {
+            broker.replica_fetch_max_bytes.as_ref()
+        }),
         ("replica.fetch.response.max.bytes", |broker| {
             broker.replica_fetch_response_max_bytes.as_ref()
         }),
@@ -193,7 +203,11 @@ fn frame(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     const KEY: &str = "listener.frame_bytes";
     let frame = u64::from(comparison.config.listener.frame_bytes);
     let ours = || Value::new("sizegate", KEY, frame, "config");
-    let limits = comparison.facts.topics.iter().filter(|topic| !topic.is_internal);
+    let limits = comparison
+        .facts
+        .topics
+        .iter()
+        .filter(|topic| !topic.is_internal);
     let limits = limits.filter_map(|topic| {
         let policy = comparison.policy.for_topic(&topic.name);
         Some((topic, comparison.batch_limit(&policy, &topic.name)?))
@@ -217,7 +231,10 @@ fn frame(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     let of: Of = |broker| broker.socket_request_max_bytes.as_ref();
     let key = "socket.request.max.bytes";
     for brokers in below(comparison, of, frame).into_values() {
-        let socket = brokers.first().and_then(|broker| of(broker)).map_or(0, Setting::value);
+        let socket = brokers
+            .first()
+            .and_then(|broker| of(broker))
+            .map_or(0, Setting::value);
         let mut values = values(&brokers, key, of);
         values.push(ours());
         found.push(Finding {

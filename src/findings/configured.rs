@@ -48,7 +48,10 @@ fn reached(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
         rules: Vec::new(),
         ..comparison.config.clone()
     };
-    for rule in rules.iter().filter(|rule| !governed.contains_key(&*rule.name)) {
+    for rule in rules
+        .iter()
+        .filter(|rule| !governed.contains_key(&*rule.name))
+    {
         alone.rules = vec![rule.clone()];
         let matching = matching(comparison, &alone);
         let patterns: Vec<String> = rule.topics.iter().map(TopicPattern::text).collect();
@@ -121,9 +124,14 @@ fn internal(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
         let Some(side) = side_kind(&topic.name, topic.is_internal) else {
             continue;
         };
-        let rule = comparison.policy.rule_for(&topic.name).filter(|rule| refuses(rule));
+        let rule = comparison
+            .policy
+            .rule_for(&topic.name)
+            .filter(|rule| refuses(rule));
         if let Some(rule) = rule {
-            hit.entry((&rule.name, side)).or_default().push(topic.name.to_string());
+            hit.entry((&rule.name, side))
+                .or_default()
+                .push(topic.name.to_string());
         }
     }
     for ((rule, side), topics) in hit {
@@ -236,7 +244,9 @@ fn is_connects(name: &str) -> bool {
     let Some((last, before)) = parts.split_last() else {
         return false;
     };
-    let kept = ["configs", "config", "offsets", "offset", "status", "statuses"];
+    let kept = [
+        "configs", "config", "offsets", "offset", "status", "statuses",
+    ];
     kept.contains(last) && before.contains(&"connect")
 }
 
@@ -250,8 +260,16 @@ mod tests {
             ("__consumer_offsets", true, Some(Side::Kafka)),
             ("__consumer_offsets", false, Some(Side::Kafka)),
             ("__billing__retry", false, None),
-            ("app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog", false, Some(Side::Streams)),
-            ("app-KSTREAM-KEY-SELECT-0000000002-repartition", false, Some(Side::Streams)),
+            (
+                "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog",
+                false,
+                Some(Side::Streams),
+            ),
+            (
+                "app-KSTREAM-KEY-SELECT-0000000002-repartition",
+                false,
+                Some(Side::Streams),
+            ),
             ("changelog", false, None),
             ("connect-configs", false, Some(Side::Connect)),
             ("docker-connect-offsets", false, Some(Side::Connect)),
@@ -261,7 +279,11 @@ mod tests {
             ("connect", false, None),
             ("heartbeats", false, Some(Side::MirrorMaker)),
             ("east.checkpoints.internal", false, Some(Side::MirrorMaker)),
-            ("mm2-offset-syncs.west.internal", false, Some(Side::MirrorMaker)),
+            (
+                "mm2-offset-syncs.west.internal",
+                false,
+                Some(Side::MirrorMaker),
+            ),
             ("_schemas", false, Some(Side::Registry)),
             ("orders", false, None),
         ] {

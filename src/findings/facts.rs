@@ -113,7 +113,8 @@ impl<T: Copy> Setting<T> {
 
     /// What holds without the topic's override, where it is known.
     pub fn inherited(&self) -> Option<&Step<T>> {
-        self.steps().find(|step| step.source != SettingSource::Topic)
+        self.steps()
+            .find(|step| step.source != SettingSource::Topic)
     }
 }
 
@@ -232,7 +233,9 @@ pub struct ClusterFacts {
 impl ClusterFacts {
     /// A topic by its name.
     pub fn topic(&self, name: &str) -> Option<&TopicFacts> {
-        let at = self.topics.binary_search_by(|topic| (*topic.name).cmp(name));
+        let at = self
+            .topics
+            .binary_search_by(|topic| (*topic.name).cmp(name));
         at.ok().and_then(|at| self.topics.get(at))
     }
 }

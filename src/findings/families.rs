@@ -83,7 +83,9 @@ fn limit(comparison: &Comparison<'_>, topic: &str, gate: Gate) -> Option<Limit> 
 }
 
 fn why_too_small(family: &Family, member: &Member, gap: &Gap, missing: u64) -> String {
-    let fate = if family.alignment == Alignment::Enforce && member.membership == Membership::Configured {
+    let fate = if family.alignment == Alignment::Enforce
+        && member.membership == Membership::Configured
+    {
         format!(
             "sizegate keeps {} down to what {} takes until then, so producers are refused earlier than its own limit says.",
             family.main, member.topic
@@ -114,7 +116,10 @@ fn fix_too_small(
     gap: &Gap,
     own: &Limit,
 ) -> String {
-    let needed = gap.main_bytes.unwrap_or(0).saturating_add(gap.headroom_bytes);
+    let needed = gap
+        .main_bytes
+        .unwrap_or(0)
+        .saturating_add(gap.headroom_bytes);
     let ours = own.source == Source::Rule || own.source == Source::Family;
     if gap.gate != Gate::Batch || ours {
         let rule = own.name.as_deref().unwrap_or("limits");
@@ -129,7 +134,10 @@ fn fix_too_small(
             (SEGMENT_BYTES, &facts.segment_bytes),
             (MAX_MESSAGE_BYTES, &facts.max_message_bytes),
         ] {
-            if setting.as_ref().is_some_and(|setting| setting.value() < needed) {
+            if setting
+                .as_ref()
+                .is_some_and(|setting| setting.value() < needed)
+            {
                 configs.push((key, needed));
             }
         }
@@ -194,8 +202,10 @@ fn uncompressed(
     let room = own.value.saturating_sub(headroom);
     let bounds = comparison.policy.for_topic(&family.main);
     let is_bounded = bounds.inside_limits().iter().any(|limit| {
-        matches!(limit.gate, Gate::Uncompressed | Gate::Record | Gate::Estimate)
-            && limit.value <= room
+        matches!(
+            limit.gate,
+            Gate::Uncompressed | Gate::Record | Gate::Estimate
+        ) && limit.value <= room
     });
     if is_unpacked || is_bounded {
         return;

@@ -29,10 +29,17 @@ fn override_above_broker(
     topic: &TopicFacts,
     found: &mut Vec<Finding>,
 ) {
-    let Some(setting) = topic.max_message_bytes.as_ref().filter(|set| set.is_override()) else {
+    let Some(setting) = topic
+        .max_message_bytes
+        .as_ref()
+        .filter(|set| set.is_override())
+    else {
         return;
     };
-    let Some(inherited) = setting.inherited().filter(|step| step.value < setting.value()) else {
+    let Some(inherited) = setting
+        .inherited()
+        .filter(|step| step.value < setting.value())
+    else {
         return;
     };
     let commands = comparison.commands();
@@ -135,7 +142,10 @@ fn decompressed_below_limit(
     };
     // Each of these bounds one record; the tightest one does.
     let bounds = policy.inside_limits().iter().filter(|limit| {
-        matches!(limit.gate, Gate::Record | Gate::Estimate | Gate::Uncompressed)
+        matches!(
+            limit.gate,
+            Gate::Record | Gate::Estimate | Gate::Uncompressed
+        )
     });
     let Some(limit) = bounds
         .cloned()
@@ -180,7 +190,10 @@ fn small_limit(
     let Some(limit) = comparison.batch_limit(policy, &topic.name) else {
         return;
     };
-    let by_broker = matches!(limit.source, Source::Topic | Source::Broker | Source::Segment);
+    let by_broker = matches!(
+        limit.source,
+        Source::Topic | Source::Broker | Source::Segment
+    );
     if !by_broker || limit.value >= USUAL_BATCH_BYTES {
         return;
     }

@@ -10,9 +10,7 @@ use super::{FailOn, Output};
 use crate::cli::{FAILED, FINDINGS, FINE, print, with_cluster};
 use crate::cluster::{Cluster, Wanted};
 use crate::config::{Config, TopicPattern};
-use crate::findings::{
-    ClusterFacts, Commands, Comparison, Finding, Severity, Unseen, Value, find,
-};
+use crate::findings::{ClusterFacts, Commands, Comparison, Finding, Severity, Unseen, Value, find};
 use crate::policy::grouped;
 
 /// Topics of one finding that are named; the rest are counted.
@@ -123,7 +121,9 @@ fn text(config: &Config, facts: &ClusterFacts, findings: &[Finding]) -> String {
 }
 
 fn count(findings: &[Finding], severity: Severity) -> usize {
-    let of = findings.iter().filter(|finding| finding.severity == severity);
+    let of = findings
+        .iter()
+        .filter(|finding| finding.severity == severity);
     of.count()
 }
 
@@ -133,9 +133,18 @@ fn plural(count: usize, what: &str) -> String {
 }
 
 fn one(finding: &Finding, text: &mut String) {
-    let named: Vec<&str> = finding.topics.iter().take(NAMED).map(String::as_str).collect();
+    let named: Vec<&str> = finding
+        .topics
+        .iter()
+        .take(NAMED)
+        .map(String::as_str)
+        .collect();
     let more = finding.topics.len().saturating_sub(NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
     let _ = writeln!(
         text,
         "{:<8}{}  {}{more}",
