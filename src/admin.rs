@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::explain::{BadQuestion, Explanation, Question};
 use crate::policy::{Action, Gate, Limit, Source};
-use crate::telemetry::{BatchCounts, LastSizes, Metrics, Refusals};
+use crate::telemetry::{BatchCounts, LastSizes, Metrics, Observed, Refusals};
 
 pub use server::serve;
 
@@ -24,6 +24,8 @@ pub struct AdminState {
     pub metrics: Arc<Metrics>,
     /// `/api/v1/refusals`.
     pub refusals: Arc<Refusals>,
+    /// `/api/v1/lingering` and `/api/v1/fetch`.
+    pub observed: Arc<Observed>,
     /// `/readyz`.
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
     /// `/api/v1/topics`.

@@ -42,6 +42,7 @@ use crate::net::Connector;
 pub use call_error::CallError;
 pub use limits::{CompressionType, Learned, LearnedLimit, Origin};
 pub use link::Link;
+pub use registry::Node;
 pub use status::Status;
 pub use survey::{Alteration, NotAltered, Wanted};
 pub use topic::Topic;
@@ -157,6 +158,11 @@ impl Cluster {
         self.0.shared.registry.node_ids()
     }
 
+    /// A broker that is known.
+    pub fn node(&self, node_id: i32) -> Option<Arc<Node>> {
+        self.0.shared.registry.node(node_id)
+    }
+
     /// Where a broker is, as the cluster advertises it to us.
     pub fn node_address(&self, node_id: i32) -> Option<HostPort> {
         let node = self.0.shared.registry.node(node_id)?;
@@ -180,7 +186,7 @@ impl Cluster {
             is_internal,
             partitions: Some(partitions),
         };
-        self.0.shared.registry.see(&sighting, Instant::now());
+        self.0.shared.registry.hear(&sighting, Instant::now());
     }
 
     /// [`Cluster::node_address`], asking Metadata first where the node is not known. At most [`ASK_DEADLINE`].

@@ -11,12 +11,14 @@
 )]
 
 pub mod families;
+mod linger;
 mod loops;
 mod refusal;
 mod rules;
 mod violation;
 mod words;
 
+pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub(crate) use refusal::{batch_of, grouped};
 pub use refusal::{Blame, Place, Refusal};

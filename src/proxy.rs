@@ -31,7 +31,7 @@ use crate::config::{Decode, HostPort};
 use crate::net::{Acceptor, Connector};
 use crate::policy::Policy;
 use crate::telemetry::log::RefusalLog;
-use crate::telemetry::{Metrics, Refusals};
+use crate::telemetry::{Metrics, Observed, Refusals};
 use crate::wire::api_versions::ClientSoftware;
 
 /// What all sessions share.
@@ -56,6 +56,8 @@ pub struct Shared {
     pub refusals: Arc<Refusals>,
     /// A line for each refusal; repeated ones counted.
     pub refusal_log: Arc<RefusalLog>,
+    /// What the observing gates noticed.
+    pub observed: Arc<Observed>,
     /// The frame gate's limit.
     pub frame_bytes: u32,
     /// A connection without traffic for this long is closed.

@@ -1,7 +1,8 @@
 //! `sizegate run`: everything is built, connected and started here, and taken down again.
 //!
-//! Threads: this one accepts, serves the admin HTTP and the control plane; each worker runs sessions on a
-//! runtime of its own, so that no session ever moves between cores.
+//! Threads: this one accepts and serves the admin HTTP; the control plane has its own, because decoding a large
+//! cluster's answers takes tens of milliseconds; each worker runs sessions on a runtime of its own, so that no
+//! session ever moves between cores.
 
 mod reload;
 mod view;
@@ -92,9 +93,10 @@ async fn serve(
         async move { refusal_log.run(shutdown).await }
     });
     tokio::spawn({
-        let (cluster, shutdown) = (shared.cluster.clone(), shutdown.clone());
-        async move { cluster.run(shutdown).await }
+        let (observed, shutdown) = (Arc::clone(&shared.observed), shutdown.clone());
+        async move { observed.run(shutdown).await }
     });
+    start_control_plane(shared.cluster.clone(), shutdown.clone())?;
     let bound = Bound {
         workers,
         sessions: sessions.clone(),
@@ -159,6 +161,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         budget,
         refusals: Arc::default(),
         refusal_log: Arc::default(),
+        observed: Arc::default(),
         metrics,
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,
@@ -174,6 +177,14 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
 /// Long decodes at once: half of the cores, so that the other half serves clients.
 fn decoders() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2))
+}
+
+fn start_control_plane(cluster: Cluster, shutdown: CancellationToken) -> std::io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new()
+        .name("control-plane".to_owned())
+        .spawn(move || runtime.block_on(cluster.run(shutdown)))?;
+    Ok(())
 }
 
 fn start_workers(workers: Option<usize>) -> std::io::Result<Vec<Handle>> {

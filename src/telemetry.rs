@@ -10,7 +10,10 @@ mod families;
 mod kafka_names;
 pub mod log;
 mod metrics;
+mod observed;
 mod refusals;
+mod sightings;
+mod text;
 mod timestamp;
 mod topic;
 
@@ -19,6 +22,10 @@ pub use clients::{ClientConnection, ClientView, Clients};
 pub use families::Known;
 pub use kafka_names::{api_name, error_name};
 pub use metrics::Metrics;
+pub use observed::{
+    FetchSetting, Lingering, OVERSIZED_NOTE, Observed, Oversized, Peer, STUCK_NOTE, Stuck,
+};
 pub use refusals::{RefusalQuery, RefusalRecord, Refusals};
+pub use sightings::{Seen, Sighting, Sightings};
 pub use timestamp::rfc3339;
 pub use topic::{BatchCounts, CodecMetrics, LastSizes, OTHER, TopicMetrics};

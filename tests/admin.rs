@@ -77,6 +77,7 @@ fn state(readiness: Readiness) -> AdminState {
     AdminState {
         metrics: Metrics::new(10),
         refusals,
+        observed: Arc::default(),
         ready: Arc::new(move || readiness.clone()),
         topics: Arc::new(|| vec![view("payments"), view("orders")]),
         explain: Arc::new(|_| Err(BadQuestion::NoTopic)),
@@ -172,7 +173,7 @@ impl Answer {
     }
 }
 
-const PATHS: [&str; 9] = [
+const PATHS: [&str; 11] = [
     "/",
     "/metrics",
     "/livez",
@@ -180,6 +181,8 @@ const PATHS: [&str; 9] = [
     "/api/v1/topics",
     "/api/v1/refusals",
     "/api/v1/clients",
+    "/api/v1/lingering",
+    "/api/v1/fetch",
     "/api/v1/config",
     "/nothing-here",
 ];

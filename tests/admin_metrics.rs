@@ -78,6 +78,11 @@ fn use_everything(topic: &TopicMetrics) {
     }
     topic.broker_refusal(10);
     topic.broker_refusal(-1);
+    topic.linger_suspects.inc();
+    topic.linger_seconds.observe(Duration::from_millis(1_003));
+    topic.fetch_batch_bytes.observe(3_000_000);
+    topic.fetch_oversized.inc();
+    topic.fetch_stuck.inc();
 }
 
 /// A registry in which every family has samples.
@@ -180,12 +185,15 @@ fn every_family_of_the_contract_is_there_once_it_is_used() {
          uncompressed_bytes_total inspection_total inspection_seconds broker_refusals_total frames_refused_total \
          malformed_total connections connections_total connections_closed_total client_connections_total \
          request_seconds proxy_seconds held_bytes memory_budget_bytes memory_waits_total control_plane_up \
-         limits_age_seconds config_reloads_total config_last_reload_success build_info refusal_loops_total"
+         limits_age_seconds config_reloads_total config_last_reload_success build_info refusal_loops_total \
+         linger_suspects_total linger_seconds fetch_batch_bytes fetch_oversized_total fetch_stuck_total"
         .split_whitespace()
         .map(|name| format!("sizegate_{name}"))
         .collect();
     expected.sort();
-    assert_eq!(families(&text), expected);
+    let mut families = families(&text);
+    families.sort_unstable();
+    assert_eq!(families, expected);
 }
 
 #[test]
@@ -229,6 +237,12 @@ fn each_sample_says_what_was_counted() {
         ),
         (r#"refusal_loops_total{topic="orders"}"#, 1.0),
         (r#"inspection_total{proof="sampled",codec="lz4"}"#, 1.0),
+        (r#"linger_suspects_total{topic="orders"}"#, 1.0),
+        (r#"linger_seconds_bucket{topic="orders",le="1"}"#, 0.0),
+        (r#"linger_seconds_bucket{topic="orders",le="2.5"}"#, 1.0),
+        (r#"fetch_batch_bytes_sum{topic="orders"}"#, 3_000_000.0),
+        (r#"fetch_oversized_total{topic="orders"}"#, 1.0),
+        (r#"fetch_stuck_total{topic="orders"}"#, 1.0),
         (
             r#"inspection_seconds_bucket{codec="lz4",le="0.00001"}"#,
             0.0,

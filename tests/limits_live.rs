@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use sizegate::policy::Codec;
 use support::{
-    Answer, Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Record, Sizegate, Topic, batch,
-    batch_of_bytes, eventually,
+    Answer, Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Record, Sizegate, Topic, admin,
+    batch, batch_of_bytes, eventually, unique,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,10 +33,16 @@ fn produce(connection: &mut Connection, version: i16, topic: &Topic, bytes: usiz
 
 /// Waits until the broker itself applies a limit: AlterConfigs is answered before.
 fn applies(kafka: &Kafka, topic: &Topic, limit: usize) {
-    let mut connection = Connection::open(kafka.bootstrap());
+    applies_at(&kafka.bootstrap(), topic, 0, limit);
+}
+
+fn applies_at(broker: &str, topic: &Topic, partition: i32, limit: usize) {
+    let mut connection = Connection::open(broker);
     eventually(PATIENCE, &format!("the broker applies {limit}"), || {
-        let [fits, not] =
-            [limit, limit + 1].map(|bytes| produce(&mut connection, 8, topic, bytes).code);
+        let [fits, not] = [limit, limit + 1].map(|bytes| {
+            let part = Part::at(topic, partition, fresh(bytes));
+            connection.produce(8, -1, &[part]).remove(0).code
+        });
         ((fits, not) == (0, 10)).then_some(())
     });
 }
@@ -133,8 +139,6 @@ fn a_limit_just_raised_refuses_nothing() {
                 &[("max.message.bytes", Some(&(limit + 1_000).to_string()))],
             );
             applies(kafka, &topic, limit + 1_000);
-            // What was read before is not trusted any longer by then.
-            std::thread::sleep(Duration::from_millis(110));
             let answer = produce(&mut connection, 13, &topic, limit + 1);
             assert_eq!(answer.code, 0, "{answer:?}");
         }
@@ -184,6 +188,54 @@ fn the_brokers_default_may_change_while_it_runs() {
             (produce(&mut connection, 8, &inherits, 1_000_000).code == 0).then_some(())
         });
     }
+}
+
+/// `message.max.bytes` may be set per broker, and the leader's counts: another's smaller number refuses nothing.
+#[test]
+fn where_brokers_have_different_defaults_the_leaders_counts() {
+    let kafka = Kafka::start("4.4.0", KafkaOptions::nodes(2));
+    let sizegate = Sizegate::start(&kafka, "");
+    for (id, limit) in [("1", "3000"), ("2", "5000")] {
+        let broker = kafka.node(id.parse().unwrap());
+        admin::alter_broker_config(&broker, id, &[("message.max.bytes", Some(limit))]);
+    }
+    let topic = kafka.create_topic(&unique("apart"), 2, 1, &[]);
+    let metadata = admin::metadata(&mut Connection::open(kafka.node(1)), &[&topic.name]);
+    let leaders = metadata.topics[0].partitions.iter();
+    let leaders: Vec<(i32, i32)> = leaders
+        .map(|part| (part.partition_index, part.leader_id.0))
+        .collect();
+    let limit = |leader| if leader == 1 { 3_000 } else { 5_000 };
+    for &(partition, leader) in &leaders {
+        applies_at(&kafka.node(leader), &topic, partition, limit(leader));
+    }
+    std::thread::scope(|scope| {
+        for (partition, leader) in leaders {
+            let (sizegate, topic) = (&sizegate, &topic);
+            scope.spawn(move || {
+                let mut connection = Connection::open(sizegate.node(leader));
+                for n in 0..60 {
+                    let version = if n % 2 == 0 { 8 } else { 13 };
+                    let mut send = |bytes| {
+                        let part = Part::at(topic, partition, fresh(bytes));
+                        connection.produce(version, -1, &[part]).remove(0)
+                    };
+                    let answer = send(4_000);
+                    if leader == 1 {
+                        assert!(
+                            text(&answer).contains("limit_bytes=3000 source=broker"),
+                            "{answer:?}"
+                        );
+                    } else {
+                        assert_eq!(answer.code, 0, "{answer:?}");
+                    }
+                    let answer = send(5_001);
+                    let words = format!("limit_bytes={} source=broker", limit(leader));
+                    assert!(text(&answer).contains(&words), "{answer:?}");
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -262,7 +262,7 @@ fn clients_authenticate_through_the_proxy_with_plain_and_scram_and_a_wrong_passw
                 "admin: {{sasl: {{mechanism: SCRAM-SHA-512, username: {user}, password: {password}}}}}"
             ))
             .start();
-        let send = |mechanism: &str, user: &str, password: &str| {
+        let send = |sizegate: &Sizegate, mechanism: &str, user: &str, password: &str| {
             let login = if mechanism == "PLAIN" {
                 "plain.Plain"
             } else {
@@ -272,7 +272,7 @@ fn clients_authenticate_through_the_proxy_with_plain_and_scram_and_a_wrong_passw
                 "org.apache.kafka.common.security.{login}LoginModule required username=\"{user}\" \
                  password=\"{password}\";"
             );
-            java("SendSizes", version, &sizegate)
+            java("SendSizes", version, sizegate)
                 .arg("topic", &topic.name)
                 .arg("values", "100,6000,100")
                 .arg("p.security.protocol", "SASL_PLAINTEXT")
@@ -285,7 +285,7 @@ fn clients_authenticate_through_the_proxy_with_plain_and_scram_and_a_wrong_passw
             ("SCRAM-SHA-256", SCRAM_256_USER),
             ("SCRAM-SHA-512", SCRAM_512_USER),
         ] {
-            let output = send(mechanism, user, password);
+            let output = send(&sizegate, mechanism, user, password);
             assert_eq!(output.code, 0, "{mechanism}: {output:?}");
             let fates: Vec<&Value> = output.lines[..3].iter().map(|line| &line["ok"]).collect();
             assert_eq!(fates, [true, false, true], "{mechanism}: {output:?}");
@@ -293,13 +293,22 @@ fn clients_authenticate_through_the_proxy_with_plain_and_scram_and_a_wrong_passw
             let text = output.only("ok", false)["text"].as_str().unwrap();
             assert!(text.contains("limit_bytes=5000 source=topic"), "{text}");
         }
-        let output = send("SCRAM-SHA-256", SCRAM_256_USER.0, "wrong");
+        let output = send(&sizegate, "SCRAM-SHA-256", SCRAM_256_USER.0, "wrong");
         assert_ne!(output.code, 0);
         assert!(
             output.stderr.contains("SaslAuthenticationException"),
             "{}",
             output.stderr
         );
+        // Without credentials of its own it learns the ids of topics from what clients are told, and its rules hold.
+        let blind = Sizegate::before(&kafka.sasl_bootstrap())
+            .yaml("rules: [{name: small, topics: [sasl-*], limits: {record_bytes: 3000}}]")
+            .start_unready();
+        let output = send(&blind, "PLAIN", PLAIN_USER.0, PLAIN_USER.1);
+        let fates: Vec<&Value> = output.lines[..3].iter().map(|line| &line["ok"]).collect();
+        assert_eq!(fates, [true, false, true], "{output:?}");
+        let text = output.only("ok", false)["text"].as_str().unwrap();
+        assert!(text.contains("limit_bytes=3000 source=rule"), "{text}");
     }
 }
 

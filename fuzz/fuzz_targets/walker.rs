@@ -22,6 +22,7 @@ fuzz_target!(|input: (u8, u8, u8, &[u8])| {
     let message = match which % 3 {
         0 => &walk::FETCH_ANSWER,
         1 => &walk::SHARE_FETCH_ANSWER,
+        2 => &walk::METADATA_TOPICS,
         _ => &walk::PRODUCE_REQUEST,
     };
     let version = i16::from(version % 19);

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::Readiness;
 
 /// Path, what it shows.
-const PATHS: [(&str, &str); 7] = [
+const PATHS: [(&str, &str); 9] = [
     ("/metrics", "everything that is counted, for Prometheus"),
     ("/livez", "the process answers"),
     ("/readyz", "clients can be served, or why not"),
@@ -21,6 +21,14 @@ const PATHS: [(&str, &str); 7] = [
     (
         "/api/v1/clients",
         "connected clients by software and version",
+    ),
+    (
+        "/api/v1/lingering",
+        "producers whose large records wait for linger.ms although nothing can join them",
+    ),
+    (
+        "/api/v1/fetch",
+        "batches larger than consumers asked for, and consumers stuck at a large batch",
     ),
     (
         "/api/v1/config",

@@ -47,6 +47,8 @@ pub(super) fn router(state: AdminState) -> Router {
         .route("/api/v1/topics", get(topics))
         .route("/api/v1/refusals", get(refusals))
         .route("/api/v1/clients", get(clients))
+        .route("/api/v1/lingering", get(lingering))
+        .route("/api/v1/fetch", get(fetch))
         .route("/api/v1/config", get(config))
         .route(
             "/api/v1/explain",
@@ -155,6 +157,15 @@ async fn refusals(State(state): State<AdminState>, Query(query): Query<RefusalsQ
         }
         Err(error) => (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response(),
     }
+}
+
+async fn lingering(State(state): State<AdminState>) -> Json<Value> {
+    Json(json!({ "lingering": state.observed.lingering.view() }))
+}
+
+async fn fetch(State(state): State<AdminState>) -> Json<Value> {
+    let observed = &state.observed;
+    Json(json!({ "oversized": observed.oversized.view(), "stuck": observed.stuck.view() }))
 }
 
 async fn clients(State(state): State<AdminState>) -> Json<Value> {

@@ -57,26 +57,32 @@ impl Learned {
     /// The largest batch the broker takes, and the source that says so: `segment` where `segment.bytes` is below
     /// `max.message.bytes`.
     pub fn batch_limit(&self) -> Option<(u64, Source)> {
-        let declared = self.max_message_bytes.map(|limit| {
-            let source = match limit.origin {
-                Origin::TopicOverride => Source::Topic,
-                Origin::BrokerDefault => Source::Broker,
-            };
-            (limit.bytes, source)
-        });
-        let segment = self
-            .segment_bytes
-            .map(|limit| (limit.bytes, Source::Segment));
-        match (declared, segment) {
-            (Some(declared), Some(segment)) if segment.0 < declared.0 => Some(segment),
-            (None, segment) => segment,
-            (declared, _) => declared,
-        }
+        batch_limit(self.max_message_bytes, self.segment_bytes)
     }
 
     /// How old the knowledge is.
     pub fn age(&self) -> Duration {
         self.read_at.elapsed()
+    }
+}
+
+/// The smaller of `max.message.bytes` and `segment.bytes`, and what says so.
+pub(super) fn batch_limit(
+    max_message_bytes: Option<LearnedLimit>,
+    segment_bytes: Option<LearnedLimit>,
+) -> Option<(u64, Source)> {
+    let declared = max_message_bytes.map(|limit| {
+        let source = match limit.origin {
+            Origin::TopicOverride => Source::Topic,
+            Origin::BrokerDefault => Source::Broker,
+        };
+        (limit.bytes, source)
+    });
+    let segment = segment_bytes.map(|limit| (limit.bytes, Source::Segment));
+    match (declared, segment) {
+        (Some(declared), Some(segment)) if segment.0 < declared.0 => Some(segment),
+        (None, segment) => segment,
+        (declared, _) => declared,
     }
 }
 

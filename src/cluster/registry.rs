@@ -19,6 +19,10 @@ use crate::config::HostPort;
 /// one request a second.
 const ABSENCE_TTL: Duration = Duration::from_secs(1);
 
+/// How long a topic that only clients are told of is kept without being named again. Clients ask for metadata every
+/// five minutes (`metadata.max.age.ms`).
+const HEARSAY_TTL: Duration = Duration::from_secs(15 * 60);
+
 /// Absences kept at once. A client that asks for more unknown names than this is not remembered, only served.
 const ABSENCES: usize = 4096;
 
@@ -110,9 +114,9 @@ impl PartialEq for ById {
 impl Eq for ByName {}
 impl Eq for ById {}
 
-/// One broker.
+/// One broker. Sessions that talk to it keep it.
 #[derive(Debug)]
-pub(super) struct Node {
+pub struct Node {
     pub(super) address: HostPort,
     /// What a topic without overrides inherits there; brokers may differ.
     inherited: Settings,
@@ -123,6 +127,16 @@ impl Node {
     pub(super) fn learn(&self, inherited: &Reading, at: Instant) {
         self.inherited.set(inherited);
         self.read_at.set(at);
+    }
+
+    /// It was asked, at least once, what topics inherit from it.
+    pub fn is_read(&self) -> bool {
+        self.read_at.get().is_some()
+    }
+
+    /// What a topic without overrides inherits here; `None` until it was read.
+    pub(super) fn inherited(&self) -> Option<Reading> {
+        self.is_read().then(|| self.inherited.get())
     }
 }
 
@@ -165,13 +179,24 @@ impl Registry {
         maps.by_id.reserve(more);
     }
 
-    /// An answer to a request sent at `at` names this topic. A topic of the same name with another id is
+    /// An answer to a client names this topic, `at` now. It may come from a broker that is behind, so what our own
+    /// request found counts for more.
+    pub(super) fn hear(&self, sighting: &Sighting<'_>, at: Instant) {
+        match self.topic(sighting.name) {
+            Some(known) if known.id == sighting.id => known.saw(at, sighting.partitions),
+            Some(known) if !known.is_hearsay() => {}
+            _ => self.see(sighting, at).set_hearsay(true),
+        }
+    }
+
+    /// An answer to a request of ours, sent at `at`, names this topic. A topic of the same name with another id is
     /// replaced, unless it was seen by a later request.
     pub(super) fn see(&self, sighting: &Sighting<'_>, at: Instant) -> Arc<Topic> {
         let known = self.topic(sighting.name);
         if let Some(known) = known {
             let is_later = known.seen_at().is_some_and(|seen| seen > at);
             if known.id == sighting.id {
+                known.set_hearsay(false);
                 if !is_later {
                     known.saw(at, sighting.partitions);
                 }
@@ -204,7 +229,14 @@ impl Registry {
 
     /// A list of all topics was asked for at `at`: those it did not name are gone.
     pub(super) fn sweep(&self, at: Instant) {
-        let is_gone = |topic: &Topic| topic.seen_at().is_none_or(|seen| seen < at);
+        let is_gone = |topic: &Topic| {
+            let ttl = if topic.is_hearsay() {
+                HEARSAY_TTL
+            } else {
+                Duration::ZERO
+            };
+            topic.seen_at().is_none_or(|seen| seen + ttl < at)
+        };
         let gone: Vec<Arc<Topic>> = self
             .read_topics()
             .by_name

@@ -11,8 +11,9 @@ use uuid::Uuid;
 
 use super::limits::{
     BatchCell, CompressionCell, CompressionType, Learned, LearnedLimit, LimitCell, MomentCell,
-    Origin,
+    Origin, batch_limit,
 };
+use super::registry::Node;
 use crate::policy::Source;
 
 /// One topic of the cluster. Sessions keep it and look at [`Topic::is_retired`] now and then.
@@ -26,6 +27,8 @@ pub struct Topic {
     pub is_internal: bool,
     partitions: AtomicI32,
     retired: AtomicBool,
+    /// Only answers to clients named it: our principal may not see it, or has not looked yet.
+    is_hearsay: AtomicBool,
     seen_at: MomentCell,
     read_at: MomentCell,
     batch_limit: BatchCell,
@@ -90,6 +93,10 @@ impl Reading {
         }
     }
 
+    fn batch_limit(&self) -> Option<(u64, Source)> {
+        batch_limit(self.max_message_bytes, self.segment_bytes)
+    }
+
     pub(super) fn learned(self, read_at: Instant) -> Learned {
         Learned {
             read_at,
@@ -109,6 +116,7 @@ impl Topic {
             is_internal,
             partitions: AtomicI32::new(-1),
             retired: AtomicBool::new(false),
+            is_hearsay: AtomicBool::new(false),
             seen_at: MomentCell::default(),
             read_at: MomentCell::default(),
             batch_limit: BatchCell::default(),
@@ -127,6 +135,15 @@ impl Topic {
     /// old, and the leader may have another default than the broker that was asked.
     pub fn batch_limit(&self) -> Option<(u64, Source)> {
         self.batch_limit.get()
+    }
+
+    /// [`Topic::batch_limit`] as this node applies it, as far as what topics inherit there was read.
+    pub fn batch_limit_at(&self, node: Option<&Node>) -> Option<(u64, Source)> {
+        let last = self.batch_limit.get()?;
+        let Some(inherited) = node.and_then(Node::inherited) else {
+            return Some(last);
+        };
+        self.settings.get().over(inherited).batch_limit()
     }
 
     /// All that was learned last, from whichever broker was asked; `None` until the first answer.
@@ -149,6 +166,14 @@ impl Topic {
         self.retired.store(true, Relaxed);
     }
 
+    pub(super) fn is_hearsay(&self) -> bool {
+        self.is_hearsay.load(Relaxed)
+    }
+
+    pub(super) fn set_hearsay(&self, is_hearsay: bool) {
+        self.is_hearsay.store(is_hearsay, Relaxed);
+    }
+
     /// Metadata named the topic.
     pub(super) fn saw(&self, at: Instant, partitions: Option<i32>) {
         self.seen_at.set(at);
@@ -167,7 +192,7 @@ impl Topic {
             return;
         }
         self.settings.set(reading);
-        self.batch_limit.set(reading.learned(at).batch_limit());
+        self.batch_limit.set(reading.batch_limit());
         self.read_at.set(at);
     }
 

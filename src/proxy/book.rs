@@ -13,6 +13,16 @@ pub enum Route {
     Node(i32),
 }
 
+impl Route {
+    /// The broker it leads to, where it is a particular one.
+    pub const fn node_id(self) -> Option<i32> {
+        match self {
+            Self::Node(node_id) => Some(node_id),
+            Self::Bootstrap => None,
+        }
+    }
+}
+
 /// Maps node ids to this proxy's addresses. The same configuration gives the same addresses, so replicas agree.
 pub struct Book {
     advertise: Advertise,

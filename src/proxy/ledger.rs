@@ -82,6 +82,11 @@ impl Ledger {
         self.expected.is_empty()
     }
 
+    /// Answers to come.
+    pub fn len(&self) -> usize {
+        self.expected.len()
+    }
+
     /// The next answer is a bare token, of which not even the length is bounded from below.
     pub fn is_token_next(&self) -> bool {
         matches!(

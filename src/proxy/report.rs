@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use super::topics::TopicHandle;
 use super::{ClientInfo, Shared};
-use crate::policy::{Action, BatchFacts, Blame, Place, Refusal, Size, Violation};
-use crate::telemetry::RefusalRecord;
+use crate::policy::{Action, BatchFacts, Blame, Place, Refusal, Size, Suspect, Violation};
+use crate::telemetry::{Lingering, Peer, RefusalRecord};
 
 impl Shared {
     /// A refusal of a measured batch.
@@ -71,11 +71,7 @@ impl Shared {
             error_code,
             is_loop,
             client_id: client.client_id.clone().unwrap_or_default(),
-            software: client
-                .software
-                .as_ref()
-                .map(|s| format!("{}/{}", s.name, s.version))
-                .unwrap_or_default(),
+            software: client.software_text(),
             address: client.address.to_string(),
             principal: None,
             batch_bytes: facts.map(|facts| facts.wire_bytes),
@@ -93,7 +89,43 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// A record that lingered in its producer, told to everybody.
+    pub(super) fn report_linger(&self, suspect: Suspect<Arc<TopicHandle>>, client: &ClientInfo) {
+        let Suspect {
+            of: topic,
+            lingered,
+            wire_bytes,
+        } = suspect;
+        topic.metrics.linger_suspects.inc();
+        topic.metrics.linger_seconds.observe(lingered);
+        self.observed.lingering.record(Lingering::new(
+            &topic.name,
+            client.peer(),
+            lingered,
+            wire_bytes,
+        ));
+    }
+}
+
 impl ClientInfo {
+    /// Who it is, for what is kept of it.
+    pub(super) fn peer(&self) -> Peer {
+        Peer::new(
+            self.client_id.as_deref().unwrap_or_default(),
+            &self.software_text(),
+            &self.address.to_string(),
+        )
+    }
+
+    /// `name/version`; empty if it does not say.
+    fn software_text(&self) -> String {
+        let software = self.software.as_ref();
+        software
+            .map(|s| format!("{}/{}", s.name, s.version))
+            .unwrap_or_default()
+    }
+
     /// The client id of the request in hand.
     pub(super) fn learn_client_id(&mut self, client_id: Option<&[u8]>) {
         let known = self.client_id.as_deref().map(str::as_bytes);

@@ -7,6 +7,7 @@
 mod answers;
 mod buffers;
 mod explain;
+mod hearsay;
 mod requests;
 
 use std::future::Future;
@@ -33,6 +34,7 @@ use super::{ClientInfo, Shared};
 use crate::cluster::Lookup;
 use crate::config::HostPort;
 use crate::net::Stream;
+use crate::policy::Learned;
 use crate::wire::Malformed;
 
 /// Bytes that wait for a client before its requests are no longer read.
@@ -161,7 +163,7 @@ impl Session {
             requests: Requests::default(),
             answers: Answers::default(),
             ledger: Ledger::default(),
-            judge: Judge::new(Arc::clone(&shared)),
+            judge: Judge::new(Arc::clone(&shared), route.node_id()),
             to_upstream: Outbox::default(),
             to_client: Outbox::default(),
             last_traffic: Instant::now(),
@@ -313,10 +315,7 @@ impl Session {
 
     /// The broker this session talks to, where it is known to be a particular one.
     pub(super) fn node_id(&self) -> Option<i32> {
-        match self.route {
-            Route::Node(node_id) => Some(node_id),
-            Route::Bootstrap => None,
-        }
+        self.route.node_id()
     }
 
     /// Finds out what the verdict on `frame` needs, in the background of this session only.
@@ -335,19 +334,27 @@ impl Session {
                 }
                 Question::Names(names) => {
                     asked.names = true;
-                    let lookups = names.iter().map(|name| shared.cluster.find_topic(name));
+                    let lookups = names.iter().map(|name| first_look(&shared, name, node_id));
                     let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
                 }
                 Question::Topics(names) => {
                     asked.limits = true;
-                    let confirmed =
+                    let confirming =
                         join_all(names.iter().map(|name| confirm(&shared, name, node_id)));
-                    let confirmed = tokio::time::timeout(ASK, confirmed)
+                    let confirmed = tokio::time::timeout(ASK, confirming)
                         .await
-                        .unwrap_or_default();
-                    let is_seen = |at: usize| confirmed.get(at).copied().unwrap_or(false);
-                    let unseen = names.iter().enumerate().filter(|(at, _)| !is_seen(*at));
-                    asked.unseen = unseen.map(|(_, name)| Arc::clone(name)).collect();
+                        .unwrap_or_else(|_| vec![Confirmed::Unseen; names.len()]);
+                    for (name, confirmed) in names.into_iter().zip(confirmed) {
+                        match confirmed {
+                            Confirmed::Unseen => {
+                                asked.unseen.insert(name);
+                            }
+                            Confirmed::Limit(learned) => {
+                                asked.confirmed.insert(name, learned);
+                            }
+                            Confirmed::NoLimit => {}
+                        }
+                    }
                 }
                 Question::Decode(decodes) => {
                     asked.decoded = true;
@@ -370,16 +377,40 @@ async fn discard(stream: &mut Stream) {
 /// What is asked before a verdict, and comes back with what has been asked.
 type Asking = Pin<Box<dyn Future<Output = Asked> + Send>>;
 
-/// Makes sure of a topic and of its limits as they are now. `true`: the cluster said whether there is such a topic.
-async fn confirm(shared: &Shared, name: &str, node_id: Option<i32>) -> bool {
-    match shared.cluster.find_topic(name).await {
-        Lookup::Found(topic) => {
-            // Where they cannot be read, their age tells.
-            let _ = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
-            true
-        }
-        Lookup::Absent => true,
-        Lookup::Hidden | Lookup::Unreachable => false,
+/// Finds a topic, and reads its limits if they, or what topics inherit from this broker, were never read.
+async fn first_look(shared: &Shared, name: &str, node_id: Option<i32>) {
+    let Lookup::Found(topic) = shared.cluster.find_topic(name).await else {
+        return;
+    };
+    let node = node_id.and_then(|id| shared.cluster.node(id));
+    if topic.limits_age().is_none() || node.is_some_and(|node| !node.is_read()) {
+        // Without it, what was read from another broker is the best there is.
+        let _ = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
+    }
+}
+
+/// What the cluster says of a topic when asked.
+#[derive(Debug, Clone, Copy)]
+enum Confirmed {
+    /// Nothing: it did not answer, or does not let us see the topic.
+    Unseen,
+    /// There is such a topic, and this is the limit the broker applies.
+    Limit(Learned),
+    /// There is no such topic, or its limits cannot be read.
+    NoLimit,
+}
+
+/// Makes sure of a topic and of its limits as `node_id` applies them now.
+async fn confirm(shared: &Shared, name: &str, node_id: Option<i32>) -> Confirmed {
+    let topic = match shared.cluster.find_topic(name).await {
+        Lookup::Found(topic) => topic,
+        Lookup::Absent => return Confirmed::NoLimit,
+        Lookup::Hidden | Lookup::Unreachable => return Confirmed::Unseen,
+    };
+    let limits = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
+    match limits.ok().and_then(|limits| limits.batch_limit()) {
+        Some(limit) => Confirmed::Limit(Learned::own(limit)),
+        None => Confirmed::NoLimit,
     }
 }
 

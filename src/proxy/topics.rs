@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use uuid::Uuid;
 
@@ -26,17 +27,26 @@ pub struct TopicHandle {
     pub metrics: Arc<TopicMetrics>,
     /// What the control plane knows of it; `None` while it knows no such topic.
     pub known: Option<Arc<cluster::Topic>>,
+    /// The broker whose limits count; `None` where it is not known which one this session talks to.
+    node: Option<Arc<cluster::Node>>,
+    /// The topic's own limit at this broker was asked for, or is known.
+    was_asked: AtomicBool,
 }
 
 impl TopicHandle {
-    /// The topic's own limit, as last read.
+    /// The topic's own limit at this session's broker, as last read.
     pub fn learned(&self) -> Option<Learned> {
-        self.known.as_ref()?.batch_limit().map(Learned::own)
+        let known = self.known.as_ref()?;
+        known
+            .batch_limit_at(self.node.as_deref())
+            .map(Learned::own)
     }
 
-    /// The topic's own limit counts, and nobody has looked the topic up yet.
+    /// The topic's own limit counts, and nobody has looked the topic up yet, or its limits are not known as this
+    /// session's broker applies them. The latter is said once: we may not be allowed to know.
     pub fn wants_looking_up(&self) -> bool {
-        self.policy.inherits && self.known.is_none()
+        let is_unasked = || !self.was_asked.load(Relaxed) && !self.was_asked.swap(true, Relaxed);
+        self.policy.inherits && (self.known.is_none() || is_unasked())
     }
 
     /// A topic that was deleted, or created anew under its name, is resolved anew; so is one as soon as the control
@@ -74,6 +84,8 @@ pub enum Resolved {
 /// The handles of one session.
 #[derive(Debug, Default)]
 pub struct TopicCache {
+    /// The broker this session talks to, where it is a particular one.
+    node_id: Option<i32>,
     /// The policy they were made from.
     policy: Option<Arc<Policy>>,
     by_name: HashMap<Box<[u8]>, Arc<TopicHandle>>,
@@ -81,6 +93,14 @@ pub struct TopicCache {
 }
 
 impl TopicCache {
+    /// Nothing yet, for a session that talks to this broker.
+    pub fn new(node_id: Option<i32>) -> Self {
+        Self {
+            node_id,
+            ..Self::default()
+        }
+    }
+
     /// Forgets everything if the policy has changed since.
     pub fn follow(&mut self, policy: &Arc<Policy>) {
         if self
@@ -90,7 +110,7 @@ impl TopicCache {
         {
             *self = Self {
                 policy: Some(Arc::clone(policy)),
-                ..Self::default()
+                ..Self::new(self.node_id)
             };
         }
     }
@@ -148,11 +168,18 @@ impl TopicCache {
         let metrics = shared
             .metrics
             .topic(known.as_ref().map_or(telemetry::OTHER, |known| &known.name));
+        let node = self.node_id.and_then(|id| shared.cluster.node(id));
+        let is_read = known
+            .as_ref()
+            .is_some_and(|known| known.limits_age().is_some())
+            && node.as_ref().is_none_or(|node| node.is_read());
         Arc::new(TopicHandle {
             name: name.into(),
             policy,
             metrics,
             known,
+            node,
+            was_asked: AtomicBool::new(is_read),
         })
     }
 }

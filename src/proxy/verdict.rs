@@ -22,7 +22,9 @@ use super::Shared;
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
-use crate::policy::{Action, BatchFacts, Codec, LoopDetector, Size, Source, Violation};
+use crate::policy::{
+    Action, BatchFacts, Codec, Learned, LingerWatch, LoopDetector, Size, Source, Violation,
+};
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
 use crate::wire::{Malformed, Reason};
@@ -34,11 +36,9 @@ pub const INVALID_RECORD: i16 = 87;
 /// UNKNOWN_TOPIC_ID: retriable.
 const UNKNOWN_TOPIC_ID: i16 = 100;
 
-/// A learned limit this young refuses without being read again: about as long as the brokers of a cluster take
-/// to agree on a change themselves.
-pub const CURRENT: Duration = Duration::from_millis(100);
-/// A learned limit that was just asked for and is older than this was not read: it refuses nothing.
-const STALE: Duration = Duration::from_secs(5);
+/// A learned limit this young refuses without being read again: no broker changes a limit and tells of it in less,
+/// and a client that resends what is refused without pause costs its broker at most 200 reads a second.
+pub const CURRENT: Duration = Duration::from_millis(5);
 
 /// Unknown topics of one request that are looked up; more are answered as if the cluster had not been asked.
 const MOST_ASKED: usize = 1000;
@@ -83,10 +83,23 @@ pub struct Asked {
     pub limits: bool,
     /// Topics that could not be confirmed: the cluster did not answer, or does not let us see them.
     pub unseen: HashSet<Arc<str>>,
+    /// The limits that this session's broker applies to the topics that were asked for, as read just now.
+    pub confirmed: HashMap<Arc<str>, Learned>,
     /// Long decodes were done.
     pub decoded: bool,
     /// What they found.
     pub inspected: Inspected,
+}
+
+impl Asked {
+    /// The topic's own limit to judge by: what was read for this request, else what was read last.
+    fn learned(&self, topic: &TopicHandle) -> Option<Learned> {
+        if self.limits {
+            self.confirmed.get(&topic.name).copied()
+        } else {
+            topic.learned()
+        }
+    }
 }
 
 /// What must be known before the verdict.
@@ -162,20 +175,26 @@ impl Outcome {
 /// Judges the requests of one session.
 pub struct Judge {
     shared: Arc<Shared>,
+    /// The broker whose limits count; `None` where it is not known which one this session talks to.
+    node_id: Option<i32>,
     topics: TopicCache,
     loops: LoopDetector,
+    /// How old the connection's batches are when they arrive.
+    pub linger: LingerWatch<Arc<TopicHandle>>,
     /// Where the request in hand keeps things; reused.
     layout: Layout,
     weighed: Vec<Weighed>,
 }
 
 impl Judge {
-    /// A judge for one session.
-    pub fn new(shared: Arc<Shared>) -> Self {
+    /// A judge for one session, which talks to this broker.
+    pub fn new(shared: Arc<Shared>, node_id: Option<i32>) -> Self {
         Self {
             shared,
-            topics: TopicCache::default(),
+            node_id,
+            topics: TopicCache::new(node_id),
             loops: LoopDetector::default(),
+            linger: LingerWatch::default(),
             layout: Layout::default(),
             weighed: Vec::new(),
         }
@@ -357,26 +376,24 @@ impl Judge {
     /// What must be confirmed before anything is refused: that the broker would have judged the batch by its
     /// size at all (topic and partition exist), and that a learned limit is still true.
     fn doubts(&mut self, asked: &Asked) -> Option<Question> {
-        let mut names: HashSet<Arc<str>> = HashSet::new();
-        for weighed in &mut self.weighed {
+        let mut over: HashSet<Arc<str>> = HashSet::new();
+        let mut is_doubtful = false;
+        let mut weighed = std::mem::take(&mut self.weighed);
+        for weighed in &mut weighed {
             let Outcome::Over(measured, violation) = &weighed.outcome else {
                 continue;
             };
             let partition = self.layout.partitions[weighed.partition_entry].index;
-            match self
-                .shared
-                .standing(&measured.topic, violation, partition, asked)
-            {
+            over.insert(Arc::clone(&measured.topic.name));
+            match self.standing(&measured.topic, violation, partition, asked) {
                 Standing::Stands => {}
-                Standing::Doubtful if !asked.limits => {
-                    names.insert(Arc::clone(&measured.topic.name));
-                }
-                Standing::Doubtful | Standing::Falls => {
-                    weighed.outcome = fallen(&mut weighed.outcome)
-                }
+                Standing::Doubtful => is_doubtful = true,
+                Standing::Falls => weighed.outcome = fallen(&mut weighed.outcome),
             }
         }
-        (!names.is_empty()).then(|| Question::Topics(names.into_iter().collect()))
+        self.weighed = weighed;
+        // All of them: what stands now may be too old when the others are confirmed.
+        is_doubtful.then(|| Question::Topics(over.into_iter().collect()))
     }
 
     fn has_repeated_topics(&self, frame: &[u8]) -> bool {
@@ -415,7 +432,7 @@ enum Standing {
     Falls,
 }
 
-impl Shared {
+impl Judge {
     fn standing(
         &self,
         topic: &TopicHandle,
@@ -423,14 +440,11 @@ impl Shared {
         partition: i32,
         asked: &Asked,
     ) -> Standing {
-        let known = topic.known.as_ref();
         let is_by_rule = violation.limit.source == Source::Rule;
-        match known.and_then(|known| known.partitions()) {
+        match topic.known.as_ref().and_then(|known| known.partitions()) {
+            // Once asked, only what was read is judged by.
             Some(count) if (0..count).contains(&partition) => {
-                let age = known.and_then(|known| known.limits_age());
-                let is_current =
-                    age.is_some_and(|age| age <= if asked.limits { STALE } else { CURRENT });
-                if is_by_rule || is_current {
+                if is_by_rule || asked.limits || self.is_current(topic) {
                     Standing::Stands
                 } else {
                     Standing::Doubtful
@@ -442,6 +456,18 @@ impl Shared {
             None if is_by_rule && asked.unseen.contains(&topic.name) => Standing::Stands,
             None | Some(_) => Standing::Falls,
         }
+    }
+
+    /// What was read last was read just now, and is what this session's broker applies.
+    fn is_current(&self, topic: &TopicHandle) -> bool {
+        let cluster = &self.shared.cluster;
+        let Some(known) = &topic.known else {
+            return false;
+        };
+        cluster
+            .known_limits(known, self.node_id, CURRENT)
+            .and_then(|limits| limits.batch_limit())
+            .is_some_and(|limit| topic.learned() == Some(Learned::own(limit)))
     }
 }
 

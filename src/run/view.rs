@@ -27,6 +27,7 @@ pub(super) fn admin_state(
     AdminState {
         metrics: Arc::clone(&shared.metrics),
         refusals: Arc::clone(&shared.refusals),
+        observed: Arc::clone(&shared.observed),
         ready: Arc::new(move || readiness(&cluster, draining.is_cancelled())),
         topics: Arc::new(move || for_topics.topic_views()),
         explain: Arc::new(move |question| for_explain.explain(&explained.load(), question)),

@@ -5,6 +5,7 @@
 //! 28 ns of CPU time; with two threads on one histogram the difference is lost in the spread).
 
 use crate::inspect::SizesTally;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -60,6 +61,18 @@ const TIME_BOUNDS_NANOS: &[u64] = &[
     10_000_000_000,
     30_000_000_000,
 ];
+
+/// The bounds as `le` labels, in base units.
+static SIZE_LABELS: LazyLock<Vec<Box<str>>> = LazyLock::new(|| labels(SIZE_BOUNDS_BYTES, 1.0));
+static TIME_LABELS: LazyLock<Vec<Box<str>>> =
+    LazyLock::new(|| labels(TIME_BOUNDS_NANOS, NANOS_PER_SECOND));
+
+const NANOS_PER_SECOND: f64 = 1e9;
+
+fn labels(bounds: &[u64], units_per_base: f64) -> Vec<Box<str>> {
+    let label = |&bound: &u64| (bound as f64 / units_per_base).to_string().into();
+    bounds.iter().map(label).collect()
+}
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -125,7 +138,7 @@ impl SizeHistogram {
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
-        self.buckets.snapshot(1.0)
+        self.buckets.snapshot(1.0, &SIZE_LABELS)
     }
 }
 
@@ -155,7 +168,7 @@ impl TimeHistogram {
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
-        self.0.snapshot(1e9)
+        self.0.snapshot(NANOS_PER_SECOND, &TIME_LABELS)
     }
 }
 
@@ -164,6 +177,8 @@ impl TimeHistogram {
 pub(super) struct Snapshot {
     /// Upper bound and how many were at most that, without `+Inf`.
     pub cumulative: Vec<(f64, u64)>,
+    /// The same bounds as text.
+    pub labels: &'static [Box<str>],
     /// All that were counted.
     pub count: u64,
     /// Their sum.
@@ -198,7 +213,7 @@ impl Buckets {
     }
 
     /// The count is taken from the buckets, so that `_count` and `le="+Inf"` agree whatever is counted meanwhile.
-    fn snapshot(&self, units_per_base: f64) -> Snapshot {
+    fn snapshot(&self, units_per_base: f64, labels: &'static [Box<str>]) -> Snapshot {
         let mut count = 0;
         let cumulative = self
             .bounds
@@ -212,6 +227,7 @@ impl Buckets {
         count += self.counts[self.bounds.len()].load(Relaxed);
         Snapshot {
             cumulative,
+            labels,
             count,
             sum: self.sum.load(Relaxed) as f64 / units_per_base,
         }

@@ -2,23 +2,17 @@
 //!
 //! Invariant: what is not counted yet has no series, and a family's name, help and labels stand in one place.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::{self, MetricFamily, MetricType};
-
-use super::cells::{Counter, Snapshot, TimeHistogram};
+use super::cells::{Counter, TimeHistogram};
 use super::kafka_names::{API_COUNT, api_name};
+use super::text::{Family, Spec};
 use super::topic::{CodecMetrics, OTHER, TopicMetrics, Topics};
 use crate::policy::{Codec, Gate, Limit};
 
 /// How the sizes of a batch were found; the labels of `inspection_total`. The last stands for any other word.
 const PROOFS: [&str; 6] = ["header", "bound", "walk", "decode", "sampled", "other"];
-
-/// Name, help, labels in the order of their values.
-type Spec = (&'static str, &'static str, &'static [&'static str]);
 
 const PRODUCE_BATCHES: Spec = (
     "produce_batches_total",
@@ -91,6 +85,34 @@ const BROKER_REFUSALS: Spec = (
 const REFUSAL_LOOPS: Spec = (
     "refusal_loops_total",
     "Refused batches that a client kept sending unchanged; answered with INVALID_RECORD to end its loop.",
+    &["topic"],
+);
+const LINGER_SUSPECTS: Spec = (
+    "linger_suspects_total",
+    "Records that most likely waited in their producer for its whole linger.ms although they were larger than its \
+     batch.size, so that nothing could join them (KAFKA-21068).",
+    &["topic"],
+);
+const LINGER_SECONDS: Spec = (
+    "linger_seconds",
+    "How long those records were kept by their producer: about its linger.ms.",
+    &["topic"],
+);
+const FETCH_BATCH_BYTES: Spec = (
+    "fetch_batch_bytes",
+    "Bytes of each record batch served to consumers, as it travels.",
+    &["topic"],
+);
+const FETCH_OVERSIZED: Spec = (
+    "fetch_oversized_total",
+    "Batches served to a consumer that were larger than its own max.partition.fetch.bytes or fetch.max.bytes. They \
+     pass: Kafka serves the first batch whole, and it lands in the consumer's memory.",
+    &["topic"],
+);
+const FETCH_STUCK: Spec = (
+    "fetch_stuck_total",
+    "Times a consumer was served a large batch that it had been served at least twice before without getting past it: \
+     out of memory, a record it cannot deserialise, a failing handler.",
     &["topic"],
 );
 const INSPECTION: Spec = (
@@ -183,64 +205,17 @@ impl ProcessCells {
     }
 }
 
-/// Reads all cells when the registry asks.
+/// Reads all cells at a scrape.
 pub(super) struct Cells {
     pub topics: Arc<Topics>,
     pub process: Arc<ProcessCells>,
     /// Weak: whoever knows most likely holds the metrics.
     pub known: Arc<OnceLock<Weak<dyn Known>>>,
-    descs: Vec<Desc>,
 }
 
 impl Cells {
-    pub fn new(
-        topics: Arc<Topics>,
-        process: Arc<ProcessCells>,
-        known: Arc<OnceLock<Weak<dyn Known>>>,
-    ) -> prometheus::Result<Self> {
-        let descs = [
-            PRODUCE_BATCHES,
-            VIOLATIONS,
-            NEAR_LIMIT,
-            LIMIT_BYTES,
-            BATCH_WIRE_BYTES,
-            BATCH_UNCOMPRESSED_BYTES,
-            RECORD_BYTES,
-            ESTIMATE_BYTES,
-            BATCHES_BY_CODEC,
-            RECORDS,
-            WIRE_BYTES,
-            UNCOMPRESSED_BYTES,
-            BROKER_REFUSALS,
-            REFUSAL_LOOPS,
-            INSPECTION,
-            INSPECTION_SECONDS,
-            REQUEST_SECONDS,
-            PROXY_SECONDS,
-            CONTROL_PLANE_UP,
-            LIMITS_AGE,
-        ]
-        .into_iter()
-        .map(|(name, help, labels)| {
-            let labels = labels.iter().map(|&label| label.into()).collect();
-            Desc::new(name.into(), help.into(), labels, HashMap::new())
-        })
-        .collect::<Result<_, _>>()?;
-        Ok(Self {
-            topics,
-            process,
-            known,
-            descs,
-        })
-    }
-}
-
-impl Collector for Cells {
-    fn desc(&self) -> Vec<&Desc> {
-        self.descs.iter().collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
+    /// Appends every family that has a sample.
+    pub fn write(&self, text: &mut String) {
         let known = self.known.get().and_then(Weak::upgrade);
         let mut topics = self.topics.exported();
         if let Some(known) = &known {
@@ -254,15 +229,18 @@ impl Collector for Cells {
         }
         let mut families = topic_counts(&topics);
         families.extend(topic_sizes(&topics));
+        families.extend(observed(&topics));
         families.extend(process(&self.process));
         if let Some(known) = known {
             families.extend(known_elsewhere(&*known, &topics));
         }
-        families
+        for family in families {
+            family.write(text);
+        }
     }
 }
 
-fn topic_counts(topics: &[Arc<TopicMetrics>]) -> Vec<MetricFamily> {
+fn topic_counts(topics: &[Arc<TopicMetrics>]) -> Vec<Family> {
     let mut batches = Family::counters(PRODUCE_BATCHES);
     let mut violations = Family::counters(VIOLATIONS);
     let mut near_limit = Family::counters(NEAR_LIMIT);
@@ -287,22 +265,20 @@ fn topic_counts(topics: &[Arc<TopicMetrics>]) -> Vec<MetricFamily> {
             broker_refusals.counter(&[name, code], count);
         }
     }
-    [batches, violations, near_limit, broker_refusals, loops]
-        .map(|family| family.0)
-        .into()
+    [batches, violations, near_limit, broker_refusals, loops].into()
 }
 
-fn topic_sizes(topics: &[Arc<TopicMetrics>]) -> Vec<MetricFamily> {
+fn topic_sizes(topics: &[Arc<TopicMetrics>]) -> Vec<Family> {
     let mut wire = Family::histograms(BATCH_WIRE_BYTES);
     let mut uncompressed = Family::histograms(BATCH_UNCOMPRESSED_BYTES);
     let mut record = Family::histograms(RECORD_BYTES);
     let mut estimate = Family::histograms(ESTIMATE_BYTES);
     for topic in topics {
         let name = &[topic.label()];
-        wire.histogram(name, topic.wire_bytes.snapshot());
-        uncompressed.histogram(name, topic.uncompressed_bytes.snapshot());
-        record.histogram(name, topic.record_bytes.snapshot());
-        estimate.histogram(name, topic.estimate_bytes.snapshot());
+        wire.histogram(name, &topic.wire_bytes.snapshot());
+        uncompressed.histogram(name, &topic.uncompressed_bytes.snapshot());
+        record.histogram(name, &topic.record_bytes.snapshot());
+        estimate.histogram(name, &topic.estimate_bytes.snapshot());
     }
     let by_codec = |spec, count: fn(&CodecMetrics) -> &Counter| {
         let mut family = Family::counters(spec);
@@ -324,11 +300,28 @@ fn topic_sizes(topics: &[Arc<TopicMetrics>]) -> Vec<MetricFamily> {
         by_codec(WIRE_BYTES, |codec| &codec.wire_bytes),
         by_codec(UNCOMPRESSED_BYTES, |codec| &codec.uncompressed_bytes),
     ]
-    .map(|family| family.0)
     .into()
 }
 
-fn process(cells: &ProcessCells) -> Vec<MetricFamily> {
+/// What the gates that only observe have seen.
+fn observed(topics: &[Arc<TopicMetrics>]) -> Vec<Family> {
+    let mut linger_suspects = Family::counters(LINGER_SUSPECTS);
+    let mut linger_seconds = Family::histograms(LINGER_SECONDS);
+    let mut fetched = Family::histograms(FETCH_BATCH_BYTES);
+    let mut oversized = Family::counters(FETCH_OVERSIZED);
+    let mut stuck = Family::counters(FETCH_STUCK);
+    for topic in topics {
+        let name = &[topic.label()];
+        linger_suspects.counter_if_used(name, topic.linger_suspects.get());
+        linger_seconds.histogram(name, &topic.linger_seconds.snapshot());
+        fetched.histogram(name, &topic.fetch_batch_bytes.snapshot());
+        oversized.counter_if_used(name, topic.fetch_oversized.get());
+        stuck.counter_if_used(name, topic.fetch_stuck.get());
+    }
+    [linger_suspects, linger_seconds, fetched, oversized, stuck].into()
+}
+
+fn process(cells: &ProcessCells) -> Vec<Family> {
     let mut inspection = Family::counters(INSPECTION);
     let mut inspection_seconds = Family::histograms(INSPECTION_SECONDS);
     for &codec in Codec::ALL {
@@ -337,21 +330,19 @@ fn process(cells: &ProcessCells) -> Vec<MetricFamily> {
             inspection.counter_if_used(&[proof, codec.label()], count);
         }
         let seconds = &cells.inspection_seconds[codec as usize];
-        inspection_seconds.histogram(&[codec.label()], seconds.snapshot());
+        inspection_seconds.histogram(&[codec.label()], &seconds.snapshot());
     }
     let mut request = Family::histograms(REQUEST_SECONDS);
     let mut proxy = Family::histograms(PROXY_SECONDS);
     for (api_key, api) in (0i16..).zip(&cells.apis) {
         let name = &[api_name(api_key)];
-        request.histogram(name, api.request.snapshot());
-        proxy.histogram(name, api.proxy.snapshot());
+        request.histogram(name, &api.request.snapshot());
+        proxy.histogram(name, &api.proxy.snapshot());
     }
-    [inspection, inspection_seconds, request, proxy]
-        .map(|family| family.0)
-        .into()
+    [inspection, inspection_seconds, request, proxy].into()
 }
 
-fn known_elsewhere(known: &dyn Known, topics: &[Arc<TopicMetrics>]) -> Vec<MetricFamily> {
+fn known_elsewhere(known: &dyn Known, topics: &[Arc<TopicMetrics>]) -> Vec<Family> {
     let mut limits = Family::gauges(LIMIT_BYTES);
     // Many topics share `_other`: a limit of one of them would be a lie about the rest.
     for topic in topics.iter().filter(|topic| topic.label() != OTHER) {
@@ -371,78 +362,5 @@ fn known_elsewhere(known: &dyn Known, topics: &[Arc<TopicMetrics>]) -> Vec<Metri
     if let Some(since) = known.limits_age() {
         age.gauge(&[], since.as_secs_f64());
     }
-    [limits, up, age].map(|family| family.0).into()
-}
-
-/// One family while its samples are gathered.
-struct Family(MetricFamily, &'static [&'static str]);
-
-impl Family {
-    fn counters(spec: Spec) -> Self {
-        Self::new(spec, MetricType::COUNTER)
-    }
-
-    fn gauges(spec: Spec) -> Self {
-        Self::new(spec, MetricType::GAUGE)
-    }
-
-    fn histograms(spec: Spec) -> Self {
-        Self::new(spec, MetricType::HISTOGRAM)
-    }
-
-    fn new((name, help, labels): Spec, kind: MetricType) -> Self {
-        let mut family = MetricFamily::default();
-        family.set_name(name.into());
-        family.set_help(help.into());
-        family.set_field_type(kind);
-        Self(family, labels)
-    }
-
-    fn counter_if_used(&mut self, values: &[&str], count: u64) {
-        if count > 0 {
-            self.counter(values, count);
-        }
-    }
-
-    fn counter(&mut self, values: &[&str], count: u64) {
-        let mut counter = proto::Counter::default();
-        counter.set_value(count as f64);
-        self.push(values, |metric| metric.set_counter(counter));
-    }
-
-    fn gauge(&mut self, values: &[&str], value: f64) {
-        let mut gauge = proto::Gauge::default();
-        gauge.set_value(value);
-        self.push(values, |metric| metric.set_gauge(gauge));
-    }
-
-    /// Nothing, when nothing was counted.
-    fn histogram(&mut self, values: &[&str], snapshot: Snapshot) {
-        if snapshot.count == 0 {
-            return;
-        }
-        let buckets = snapshot.cumulative.into_iter().map(|(bound, count)| {
-            let mut bucket = proto::Bucket::default();
-            bucket.set_upper_bound(bound);
-            bucket.set_cumulative_count(count);
-            bucket
-        });
-        let mut histogram = proto::Histogram::default();
-        histogram.set_bucket(buckets.collect());
-        histogram.set_sample_count(snapshot.count);
-        histogram.set_sample_sum(snapshot.sum);
-        self.push(values, |metric| metric.set_histogram(histogram));
-    }
-
-    fn push(&mut self, values: &[&str], set: impl FnOnce(&mut proto::Metric)) {
-        let labels = self.1.iter().zip(values).map(|(name, value)| {
-            let mut label = proto::LabelPair::default();
-            label.set_name((*name).into());
-            label.set_value((*value).into());
-            label
-        });
-        let mut metric = proto::Metric::from_label(labels.collect());
-        set(&mut metric);
-        self.0.mut_metric().push(metric);
-    }
+    [limits, up, age].into()
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::Serialize;
 
-use super::cells::{Counter, SizeHistogram};
+use super::cells::{Counter, SizeHistogram, TimeHistogram};
 use super::kafka_names::error_name;
 use crate::policy::{Action, Codec, Gate, Source};
 
@@ -42,6 +42,16 @@ pub struct TopicMetrics {
     pub record_bytes: SizeHistogram,
     /// Each record's estimate, of the batches whose records were walked.
     pub estimate_bytes: SizeHistogram,
+    /// Records that lingered in their producer.
+    pub linger_suspects: Counter,
+    /// For how long.
+    pub linger_seconds: TimeHistogram,
+    /// Wire bytes of each batch served to consumers.
+    pub fetch_batch_bytes: SizeHistogram,
+    /// Batches larger than their consumer asked for.
+    pub fetch_oversized: Counter,
+    /// Times a consumer did not get past a large batch.
+    pub fetch_stuck: Counter,
     codecs: [CodecMetrics; Codec::ALL.len()],
     near_limit: [Counter; Gate::ALL.len()],
     rare: Mutex<Rare>,
@@ -252,7 +262,9 @@ impl Topics {
             &other.observed,
             &other.offloaded,
         ];
-        verdicts.iter().any(|counter| counter.get() > 0) || other.wire_bytes.last().is_some()
+        verdicts.iter().any(|counter| counter.get() > 0)
+            || other.wire_bytes.last().is_some()
+            || other.fetch_batch_bytes.last().is_some()
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Box<str>, Arc<TopicMetrics>>> {

@@ -78,6 +78,11 @@ pub struct ProduceAnswer {
 
 /// The broker's answer needs no second look: no error and no addresses in it. Allocates nothing.
 pub fn is_plain(frame: &[u8], version: i16) -> Result<bool, Malformed> {
+    plain_throttle_ms(frame, version).map(|throttle_ms| throttle_ms.is_some())
+}
+
+/// `throttle_time_ms` of an answer that needs no second look; `None` of one that does.
+pub fn plain_throttle_ms(frame: &[u8], version: i16) -> Result<Option<i32>, Malformed> {
     let flexible = version >= FIRST_FLEXIBLE_VERSION;
     let r = &mut Reader::new(frame);
     r.take(8, "response_header")?;
@@ -89,7 +94,7 @@ pub fn is_plain(frame: &[u8], version: i16) -> Result<bool, Malformed> {
         for _ in 0..r.count(flexible, "partition_responses")?.unwrap_or(0) {
             r.int32("index")?;
             if r.int16("error_code")? != 0 {
-                return Ok(false);
+                return Ok(None);
             }
             r.take(offsets_bytes(version), "offsets")?;
             if version >= FIRST_MESSAGE_VERSION {
@@ -104,10 +109,12 @@ pub fn is_plain(frame: &[u8], version: i16) -> Result<bool, Malformed> {
             r.skip_tags("topic_tags")?;
         }
     }
+    let mut throttle_ms = 0;
     if version >= 1 {
-        r.int32("throttle_time_ms")?;
+        throttle_ms = r.int32("throttle_time_ms")?;
     }
-    Ok(!flexible || r.unsigned_varint("produce_tags")? == 0)
+    let is_plain = !flexible || r.unsigned_varint("produce_tags")? == 0;
+    Ok(is_plain.then_some(throttle_ms))
 }
 
 impl ProduceAnswer {

@@ -1,14 +1,15 @@
 //! A resumable walk over a message that streams past: it sees every field and keeps none of the bytes.
 //!
 //! Used where a message must be understood but not held: Fetch and ShareFetch answers (their tail carries
-//! addresses) and Produce requests above the frame limit (names and partitions are read on the way).
+//! addresses), Metadata answers (they name topics) and Produce requests above the frame limit (names and partitions
+//! are read on the way).
 //! Invariant: memory is bounded by the deepest nesting and one string, whatever the peer declares.
 
 mod messages;
 
 use super::{Malformed, Reason};
 
-pub use messages::{FETCH_ANSWER, PRODUCE_REQUEST, SHARE_FETCH_ANSWER};
+pub use messages::{FETCH_ANSWER, METADATA_TOPICS, PRODUCE_REQUEST, SHARE_FETCH_ANSWER};
 
 /// What a field looks like.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +20,8 @@ pub enum Kind {
     Text,
     /// BYTES or COMPACT BYTES of any length: passed over.
     Bytes,
+    /// ARRAY or COMPACT ARRAY of INT32: passed over.
+    Int32s,
     /// ARRAY or COMPACT ARRAY of structs.
     Array(&'static [Field]),
     /// A struct of its own: in flexible versions its tagged fields follow.
@@ -103,6 +106,7 @@ enum Expect {
     TextLength,
     Text(usize),
     BytesLength,
+    Int32sCount,
     Skip(u64),
     Count(&'static [Field]),
     TagCount,
@@ -198,6 +202,7 @@ impl Walker {
             Kind::Fixed(n) => Expect::Fixed(n),
             Kind::Text => Expect::TextLength,
             Kind::Bytes => Expect::BytesLength,
+            Kind::Int32s => Expect::Int32sCount,
             Kind::Array(fields) => Expect::Count(fields),
             Kind::Struct(fields) => {
                 self.levels.push(Level {
@@ -262,6 +267,14 @@ impl Walker {
                     self.settle(match length {
                         None | Some(0) => Expect::Field,
                         Some(n) => Expect::Skip(n),
+                    });
+                }
+            }
+            Expect::Int32sCount => {
+                if let Some(count) = self.length(rest)? {
+                    self.settle(match count {
+                        None | Some(0) => Expect::Field,
+                        Some(n) => Expect::Skip(n.saturating_mul(4)),
                     });
                 }
             }

@@ -221,7 +221,8 @@ mod tests {
                 proptest::prop_assert!(pattern.is_match(&name), "{name}");
             } else if pattern.is_match(&name) {
                 let bare = Regex::new(
-                    r"(?i)^(dlq[.\-_]|error\.|dead-letter-topic-|[.\-_]*(dlt|dlq|dead[-_]?letter|error|retry)([-_.]\d+(-\d+)?)?)$",)?;
+                    r"(?i)^(dlq[.\-_]|error\.|dead-letter-topic-|[.\-_]*(dlt|dlq|dead[-_]?letter|error|retry)([-_.]\d+(-\d+)?)?)$",
+                )?;
                 proptest::prop_assert!(bare.is_match(&name), "{name}");
             }
         }

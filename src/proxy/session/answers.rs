@@ -2,11 +2,12 @@
 //! refusals merged in, everything else passed on as it comes.
 
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
+use super::hearsay::Hearsay;
 use super::{Close, Session, Upstream};
 use crate::proxy::budget::Lease;
 use crate::proxy::ledger::{Answer, Expected, Produced};
@@ -29,14 +30,20 @@ const LONGEST_ADDRESSES: usize = 4 * 1024 * 1024;
 pub struct Answers {
     intake: Intake,
     rest: Bytes,
+    /// For how long the Produce answer in hand asks its client to be silent.
+    throttle_ms: i32,
 }
 
 /// Where in an answer the stream stands.
 enum Intake {
     /// Between answers, or in the head of one whose first bytes came alone.
     Head(Vec<u8>),
-    /// An answer streams through: bytes to come.
-    Pass { left: usize, expected: Expected },
+    /// An answer streams through: bytes to come, and what is read of them on the way.
+    Pass {
+        left: usize,
+        expected: Expected,
+        hearsay: Option<Box<Hearsay>>,
+    },
     /// An answer is held until it is whole, or until its broker list is.
     Hold {
         frame: BytesMut,
@@ -173,12 +180,25 @@ impl Session {
         }
     }
 
-    fn answered(&self, expected: &Expected) {
+    fn answered(&mut self, expected: &Expected) {
+        if expected.api_key == api::PRODUCE {
+            self.produce_answered(expected.since);
+        }
         let took = self.last_traffic.saturating_duration_since(expected.since);
         self.shared
             .metrics
             .request_seconds(expected.api_key)
             .observe(took);
+    }
+
+    /// A record of that request which lingered in its producer is certain by now.
+    fn produce_answered(&mut self, asked: Instant) {
+        let throttle_ms = std::mem::take(&mut self.answers.throttle_ms);
+        let throttled = Duration::from_millis(throttle_ms.max(0).unsigned_abs().into());
+        let linger = &mut self.judge.linger;
+        if let Some(suspect) = linger.answered(asked, self.last_traffic, throttled) {
+            self.shared.report_linger(suspect, &self.who);
+        }
     }
 
     fn consume_answers(&mut self) -> Result<(), Malformed> {
@@ -191,11 +211,13 @@ impl Session {
                     let expected = self.ledger.answered(correlation_id)?;
                     self.start_answer(frame_bytes, expected)?;
                 }
-                Intake::Pass { left, .. } => {
+                Intake::Pass { left, hearsay, .. } => {
                     let here = (*left).min(self.answers.rest.len());
                     *left -= here;
                     let is_over = *left == 0;
-                    self.to_client.push(self.answers.rest.split_to(here));
+                    let chunk = self.answers.rest.split_to(here);
+                    hearsay.take_if(|hearsay| !hearsay.read(&chunk));
+                    self.to_client.push(chunk);
                     if is_over {
                         self.end_answer();
                     }
@@ -234,6 +256,7 @@ impl Session {
         let Answers {
             intake: Intake::Head(begun),
             rest,
+            ..
         } = &mut self.answers
         else {
             return Ok(None);
@@ -266,6 +289,7 @@ impl Session {
                 self.answers.intake = Intake::Pass {
                     left: frame_bytes,
                     expected,
+                    hearsay: None,
                 }
             }
             Plan::Tail(kind) if is_whole => {
@@ -334,9 +358,13 @@ impl Session {
             let mut here = frame.split().freeze();
             let left = frame_bytes - here.len();
             here.advance(replaced);
+            let hearsay = Hearsay::of(
+                &self.shared.cluster,
+                expected.api_version,
+                frame_bytes - replaced,
+            );
             self.to_client.push(head.into());
-            self.to_client.push(here);
-            self.pass_rest(left);
+            self.pass_rest(here, left, hearsay);
         } else if is_whole {
             let Intake::Hold {
                 frame, expected, ..
@@ -350,10 +378,16 @@ impl Session {
         Ok(())
     }
 
-    /// What is left of the answer in hand streams through.
-    fn pass_rest(&mut self, left: usize) {
+    /// What is left of the answer in hand streams through, after what is `here` of it.
+    fn pass_rest(&mut self, here: Bytes, left: usize, mut hearsay: Option<Box<Hearsay>>) {
+        hearsay.take_if(|hearsay| !hearsay.read(&here));
+        self.to_client.push(here);
         if let Intake::Hold { expected, .. } = std::mem::take(&mut self.answers.intake) {
-            self.answers.intake = Intake::Pass { left, expected };
+            self.answers.intake = Intake::Pass {
+                left,
+                expected,
+                hearsay,
+            };
             if left == 0 {
                 self.end_answer();
             }
@@ -385,10 +419,14 @@ impl Session {
         version: i16,
         produced: Produced,
     ) -> Result<Bytes, Malformed> {
-        if produced.refused.is_empty() && produce_answer::is_plain(&frame, version)? {
+        if produced.refused.is_empty()
+            && let Some(throttle_ms) = produce_answer::plain_throttle_ms(&frame, version)?
+        {
+            self.answers.throttle_ms = throttle_ms;
             return Ok(frame);
         }
         let mut answer = ProduceAnswer::read(&frame, version)?;
+        self.answers.throttle_ms = answer.throttle_time_ms;
         self.explain_broker_refusals(&mut answer, version, &produced.sent)?;
         answer.rewrite_addresses(&self.shared.book)?;
         answer.merge(by_topic(produced.refused));

@@ -11,8 +11,9 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
-use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
+use super::buffers::{self, BUFFER_BYTES, LARGEST_KEPT_BYTES, READ_BYTES};
 use super::{Asking, BACKLOG_BYTES, Close, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
+use crate::policy::Arrival;
 use crate::proxy::budget::{Admission, Lease};
 use crate::proxy::ledger::{Answer, Expected};
 use crate::proxy::oversized::Oversized;
@@ -32,6 +33,9 @@ pub struct Requests {
     rest: BytesMut,
     /// The frame that is half here, once its bytes are admitted.
     half: Option<Half>,
+    /// The size of the last frame, if that took more than one read: the next one is likely to be as large, and is
+    /// read in one piece into a buffer that it need not leave.
+    usual_bytes: usize,
     /// For the buffer that `rest` keeps while something is waited for.
     rest_lease: Lease,
     waiting: Option<Waiting>,
@@ -51,6 +55,8 @@ pub struct Requests {
 struct Half {
     frame_bytes: usize,
     lease: Lease,
+    /// When its first bytes were read.
+    begun: Instant,
     since: Instant,
     /// When it was last seen to have come on by [`STALL_BYTES`], and how much of it was here.
     moved_at: Instant,
@@ -74,12 +80,14 @@ enum Waiting {
     /// Memory for the frame that is half here.
     Memory {
         frame_bytes: usize,
+        begun: Instant,
         admission: Admission,
     },
     /// What the verdict on a frame that is here needs to know.
     Knowledge {
         head: FrameHead,
         frame: Bytes,
+        arrival: Arrival,
         lease: Lease,
         asking: Asking,
     },
@@ -176,23 +184,26 @@ impl Session {
             None => Ok(Poll::Ready(false)),
             Some(Waiting::Memory {
                 frame_bytes,
+                begun,
                 mut admission,
             }) => match Pin::new(&mut admission).poll(cx) {
                 Poll::Pending => {
                     self.requests.waiting = Some(Waiting::Memory {
                         frame_bytes,
+                        begun,
                         admission,
                     });
                     Ok(Poll::Pending)
                 }
                 Poll::Ready(lease) => {
-                    self.expect_rest_of_frame(frame_bytes, lease);
+                    self.expect_rest_of_frame(frame_bytes, begun, lease);
                     Ok(Poll::Ready(true))
                 }
             },
             Some(Waiting::Knowledge {
                 head,
                 frame,
+                arrival,
                 lease,
                 mut asking,
             }) => match asking.as_mut().poll(cx) {
@@ -200,13 +211,14 @@ impl Session {
                     self.requests.waiting = Some(Waiting::Knowledge {
                         head,
                         frame,
+                        arrival,
                         lease,
                         asking,
                     });
                     Ok(Poll::Pending)
                 }
                 Poll::Ready(asked) => {
-                    self.on_produce(head, frame, lease, asked)?;
+                    self.on_produce(head, frame, arrival, lease, asked)?;
                     self.consume()?;
                     Ok(Poll::Ready(true))
                 }
@@ -215,17 +227,27 @@ impl Session {
     }
 
     fn poll_read_client(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Close> {
-        let Requests { rest, half, .. } = &mut self.requests;
+        let Requests {
+            rest,
+            half,
+            usual_bytes,
+            ..
+        } = &mut self.requests;
         let is_short = self.shared.budget.is_short();
         let most = match half {
             // No further than a large frame's end: what follows would need as much room again.
             Some(half) if half.frame_bytes > READ_BYTES => {
                 half.frame_bytes.saturating_sub(rest.len())
             }
-            _ => buffers::read_bytes(is_short),
+            _ if is_short => buffers::read_bytes(true),
+            _ => buffers::read_bytes(false).max(*usual_bytes),
         };
         if half.is_none() && rest.capacity() == rest.len() {
-            let mut buffer = buffers::borrow();
+            let mut buffer = if is_short {
+                buffers::borrow()
+            } else {
+                buffers::borrow_for(*usual_bytes)
+            };
             buffer.extend_from_slice(rest);
             *rest = buffer;
         }
@@ -401,14 +423,16 @@ impl Session {
                 self.requests.intake = Intake::Drain(Box::new(Oversized::new(head, passes)));
             }
             Plan::Hold if self.requests.rest.len() >= frame_bytes => {
+                self.requests.usual_bytes = usual_bytes(frame_bytes);
                 let frame = self.requests.rest.split_to(frame_bytes).freeze();
-                let lease = self
-                    .requests
-                    .half
-                    .take()
-                    .map(|half| half.lease)
-                    .unwrap_or_default();
-                self.on_frame(head, frame, lease)?;
+                let half = self.requests.half.take();
+                let arrival = Arrival {
+                    begun: half.as_ref().map_or(self.last_traffic, |half| half.begun),
+                    ended: self.last_traffic,
+                    in_flight: self.ledger.len(),
+                };
+                let lease = half.map(|half| half.lease).unwrap_or_default();
+                self.on_frame(head, frame, arrival, lease)?;
             }
             Plan::Hold => {
                 self.hold(frame_bytes);
@@ -431,7 +455,7 @@ impl Session {
             frame_bytes.max(BUFFER_BYTES)
         };
         match self.shared.budget.try_admit(bytes) {
-            Some(lease) => self.expect_rest_of_frame(frame_bytes, lease),
+            Some(lease) => self.expect_rest_of_frame(frame_bytes, self.last_traffic, lease),
             None => {
                 let begun = BytesMut::from(&*self.requests.rest);
                 self.requests.rest.clear();
@@ -439,6 +463,7 @@ impl Session {
                 let admission = self.shared.budget.admit(frame_bytes);
                 self.requests.waiting = Some(Waiting::Memory {
                     frame_bytes,
+                    begun: self.last_traffic,
                     admission,
                 });
             }
@@ -446,13 +471,14 @@ impl Session {
     }
 
     /// Memory is there for a frame of which not all is here.
-    fn expect_rest_of_frame(&mut self, frame_bytes: usize, lease: Lease) {
+    fn expect_rest_of_frame(&mut self, frame_bytes: usize, begun: Instant, lease: Lease) {
         let missing = frame_bytes.saturating_sub(self.requests.rest.len());
         self.requests.rest.reserve(missing);
         let now = Instant::now();
         self.requests.half = Some(Half {
             frame_bytes,
             lease,
+            begun,
             since: now,
             moved_at: now,
             had_bytes: self.requests.rest.len(),
@@ -501,9 +527,15 @@ impl Session {
     }
 
     /// A whole frame of a kind that is read.
-    fn on_frame(&mut self, head: FrameHead, frame: Bytes, lease: Lease) -> Result<(), Close> {
+    fn on_frame(
+        &mut self,
+        head: FrameHead,
+        frame: Bytes,
+        arrival: Arrival,
+        lease: Lease,
+    ) -> Result<(), Close> {
         match head.api_key {
-            api::PRODUCE => self.on_produce(head, frame, lease, Asked::default()),
+            api::PRODUCE => self.on_produce(head, frame, arrival, lease, Asked::default()),
             _ => {
                 self.on_api_versions(head, frame);
                 self.to_upstream.hold(lease);
@@ -544,6 +576,15 @@ impl Session {
             since: self.last_traffic,
             answer,
         });
+    }
+}
+
+/// What to expect of the next frame after one of `frame_bytes`.
+const fn usual_bytes(frame_bytes: usize) -> usize {
+    if frame_bytes > READ_BYTES && frame_bytes <= LARGEST_KEPT_BYTES {
+        frame_bytes
+    } else {
+        0
     }
 }
 

@@ -1,5 +1,6 @@
 //! The second half of judging: counting what passes, refusing what does not.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::measure::{look_inside, sample};
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::batch::BatchHeader;
 use crate::policy::{
-    Action, BatchFacts, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Violation,
+    self, Action, Arrival, BatchFacts, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Violation,
 };
 use crate::proxy::ClientInfo;
 use crate::proxy::topics::TopicHandle;
@@ -22,8 +23,13 @@ const MOST_FLAGGED: i32 = 65_536;
 
 impl Judge {
     /// Counts, logs and refuses what [`Judge::weigh`] found.
-    pub fn settle(&mut self, frame: &[u8], client: &ClientInfo, now: Instant) -> Verdict {
+    pub fn settle(&mut self, frame: &[u8], client: &ClientInfo, arrival: &Arrival) -> Verdict {
+        let now = arrival.ended;
         let mut verdict = Verdict::default();
+        let may_linger = client.may_linger();
+        if may_linger {
+            self.linger.request(arrival);
+        }
         let mut weighed = std::mem::take(&mut self.weighed);
         let is_whole = weighed.len() == self.layout.partitions.len()
             && !weighed.iter().any(|weighed| weighed.outcome.is_refused())
@@ -42,6 +48,11 @@ impl Judge {
                 .clone()
                 .and_then(|range| frame.get(range))
                 .unwrap_or_default();
+            if let (true, Outcome::Within(measured) | Outcome::Over(measured, _)) =
+                (may_linger, &outcome)
+            {
+                self.watch_linger(measured, client);
+            }
             let result = match outcome {
                 Outcome::Pass | Outcome::SpoilsRequest => None,
                 Outcome::Within(mut measured) => {
@@ -84,6 +95,20 @@ impl Judge {
             verdict.kept = Some(self.grouped(frame, &kept));
         }
         verdict
+    }
+
+    /// Whether a record waited in its producer for nothing: a few integer operations.
+    fn watch_linger(&mut self, measured: &Measured, client: &ClientInfo) {
+        let Measured { topic, header, .. } = measured;
+        let sent = policy::Sent {
+            max_timestamp_ms: header.max_timestamp_ms,
+            records: header.records_count,
+            wire_bytes: header.wire_bytes(),
+            crc: header.crc,
+        };
+        if let Some(suspect) = self.linger.batch(&sent, || Arc::clone(topic)) {
+            self.shared.report_linger(suspect, client);
+        }
     }
 
     fn encoded_key(&self, frame: &[u8], topic_entry: usize) -> Vec<u8> {
@@ -224,6 +249,15 @@ impl Measured {
             records,
             uncompressed,
         }
+    }
+}
+
+impl ClientInfo {
+    /// Only the Java producer is known to keep a record that nothing can join; others send a batch as soon as it is
+    /// above its size.
+    fn may_linger(&self) -> bool {
+        let software = self.software.as_ref();
+        software.is_none_or(|software| LoopDetector::is_java(&software.name))
     }
 }
 

@@ -114,7 +114,10 @@ impl<'a> Scales<'a> {
             facts: facts(&header),
             proof: None,
         };
-        if let Some(violation) = topic.policy.judge_batch(&measured.facts, topic.learned()) {
+        if let Some(violation) = topic
+            .policy
+            .judge_batch(&measured.facts, self.asked.learned(topic))
+        {
             return Outcome::Over(measured, violation);
         }
         if topic.policy.inside.is_none() {

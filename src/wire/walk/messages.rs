@@ -86,6 +86,38 @@ pub static SHARE_FETCH_ANSWER: Message = Message {
     ],
 };
 
+/// Metadata answer, versions 10–13, behind its broker list: the topics it names. The tail is what follows them.
+pub static METADATA_TOPICS: Message = Message {
+    flexible_since: 9,
+    fields: &[
+        field("cluster_id", Kind::Text),
+        field("controller_id", Kind::Fixed(4)),
+        field(
+            "topics",
+            Kind::Array(&[
+                field("topic_error_code", Kind::Fixed(2)),
+                field("name", Kind::Text),
+                field("topic_id", Kind::Fixed(16)),
+                field("is_internal", Kind::Fixed(1)),
+                field(
+                    "partitions",
+                    Kind::Array(&[
+                        field("error_code", Kind::Fixed(2)),
+                        field("partition_index", Kind::Fixed(4)),
+                        field("leader_id", Kind::Fixed(4)),
+                        field("leader_epoch", Kind::Fixed(4)),
+                        field("replica_nodes", Kind::Int32s),
+                        field("isr_nodes", Kind::Int32s),
+                        field("offline_replicas", Kind::Int32s),
+                    ]),
+                ),
+                field("topic_authorized_operations", Kind::Fixed(4)),
+            ]),
+        ),
+        field("metadata_tail", Kind::Tail),
+    ],
+};
+
 /// Produce request, versions 0–13, from its client id on: what a refusal must name.
 pub static PRODUCE_REQUEST: Message = Message {
     flexible_since: 9,

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::{Intake, Requests, Session, Waiting};
+use crate::policy::Arrival;
 use crate::proxy::budget::Lease;
 use crate::proxy::ledger::{Answer, Produced};
 use crate::proxy::session::Close;
@@ -17,6 +18,7 @@ impl Session {
         &mut self,
         head: FrameHead,
         frame: Bytes,
+        arrival: Arrival,
         mut lease: Lease,
         asked: Asked,
     ) -> Result<(), Close> {
@@ -32,13 +34,14 @@ impl Session {
                 self.requests.waiting = Some(Waiting::Knowledge {
                     head,
                     frame,
+                    arrival,
                     lease,
                     asking,
                 });
             }
             Ok(None) => {
                 self.who.learn_client_id(self.judge.client_id(&frame));
-                let verdict = self.judge.settle(&frame, &self.who, self.last_traffic);
+                let verdict = self.judge.settle(&frame, &self.who, &arrival);
                 self.carry_out(head, frame, verdict);
                 self.to_upstream.hold(lease);
                 self.judge.release();
