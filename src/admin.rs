@@ -28,6 +28,9 @@ pub struct AdminState {
     pub observed: Arc<Observed>,
     /// `/readyz`.
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
+    /// What clients are served without, each a sentence, told beside `ready`: rights that are missing, limits that
+    /// grow old.
+    pub notes: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     /// `/api/v1/topics`.
     pub topics: Arc<dyn Fn() -> Vec<TopicView> + Send + Sync>,
     /// `POST /api/v1/explain`.

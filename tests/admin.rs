@@ -80,6 +80,7 @@ fn state(readiness: Readiness) -> AdminState {
         observed: Arc::default(),
         ready: Arc::new(move || readiness.clone()),
         topics: Arc::new(|| vec![view("payments"), view("orders")]),
+        notes: Arc::new(Vec::new),
         explain: Arc::new(|_| Err(BadQuestion::NoTopic)),
         config: Arc::new(|| json!({"mode": "enforce"})),
     }

@@ -13,8 +13,15 @@ const EXIT_FAILED: i32 = 2;
 const EXIT_USAGE: i32 = 64;
 
 fn yaml(kafka: &Kafka, more: &str) -> String {
-    let servers: Vec<String> = kafka.bootstrap().split(',').map(|server| format!("'{server}'")).collect();
-    format!("cluster: {{bootstrap_servers: [{}]}}\n{more}\n", servers.join(", "))
+    let servers: Vec<String> = kafka
+        .bootstrap()
+        .split(',')
+        .map(|server| format!("'{server}'"))
+        .collect();
+    format!(
+        "cluster: {{bootstrap_servers: [{}]}}\n{more}\n",
+        servers.join(", ")
+    )
 }
 
 fn check(kafka: &Kafka, more: &str, arguments: &[&str]) -> Ran {

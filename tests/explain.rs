@@ -634,62 +634,61 @@ fn run(kafka: &Kafka, topic: &str, arguments: &[String]) -> Ran {
 /// What a real Java producer sees through sizegate is what `explain` says, size by size.
 #[test]
 fn a_real_producer_meets_what_explain_foretold() {
-    for kafka in [Kafka::shared("4.3.0")] {
-        let sizegate = Sizegate::start(kafka, "");
-        let wide = kafka.topic("foretold", 1, &[("max.message.bytes", "2097152")]);
-        let plain = kafka.topic("foretold", 1, &[]);
-        let segment = kafka.topic(
-            "foretold",
-            1,
-            &[
-                ("max.message.bytes", "2097152"),
-                ("segment.bytes", "1048576"),
-            ],
-        );
-        let unpacked = kafka.topic("foretold", 1, &[("compression.type", "uncompressed")]);
-        for (topic, max_request_size, codec, sizes) in [
-            (&plain, MIB, "none", vec![1_048_489, 1_048_490, 2_000_000]),
-            (&plain, 8 * MIB, "none", vec![1_048_516, 1_048_517]),
-            (&wide, 8 * MIB, "none", vec![2_097_078, 2_097_079]),
-            (&segment, 8 * MIB, "none", vec![1_048_502, 1_048_505]),
-            (&unpacked, 8 * MIB, "gzip", vec![900_000, 1_880_000]),
-        ] {
-            let values: Vec<String> = sizes.iter().map(u64::to_string).collect();
-            let sent = Program::java("SendSizes", kafka.version())
-                .arg("bootstrap", sizegate.bootstrap())
-                .arg("topic", &topic.name)
-                .arg("values", values.join(","))
-                .arg("content", if codec == "none" { "random" } else { "a" })
-                .arg("p.max.request.size", max_request_size)
-                .arg("p.compression.type", codec)
-                .run();
-            for bytes in sizes {
-                let mut arguments = vec![
-                    "--output=json".to_owned(),
-                    format!("--value-bytes={bytes}"),
-                    format!("--max-request-size={max_request_size}"),
-                ];
-                if codec != "none" {
-                    // A run of one letter takes next to nothing.
-                    arguments.push("--compressed-bytes=2000".to_owned());
-                }
-                let foretold = run(kafka, &topic.name, &arguments);
-                let seen = sent.only("value_bytes", bytes);
-                let text = seen["text"].as_str().unwrap_or_default();
-                let by = match (seen["ok"].as_bool(), seen["local"].as_bool()) {
-                    (Some(true), _) => Value::Null,
-                    (_, Some(true)) => json!("client"),
-                    _ if text.starts_with("sizegate refused ") => json!("sizegate"),
-                    _ => json!("broker"),
-                };
-                assert_eq!(
-                    foretold.json()["refused_by"],
-                    by,
-                    "{} {bytes}: {seen}\n{foretold:?}",
-                    topic.name
-                );
-                assert_eq!(foretold.code, i32::from(by != Value::Null), "{foretold:?}");
+    let kafka = Kafka::shared("4.3.0");
+    let sizegate = Sizegate::start(kafka, "");
+    let wide = kafka.topic("foretold", 1, &[("max.message.bytes", "2097152")]);
+    let plain = kafka.topic("foretold", 1, &[]);
+    let segment = kafka.topic(
+        "foretold",
+        1,
+        &[
+            ("max.message.bytes", "2097152"),
+            ("segment.bytes", "1048576"),
+        ],
+    );
+    let unpacked = kafka.topic("foretold", 1, &[("compression.type", "uncompressed")]);
+    for (topic, max_request_size, codec, sizes) in [
+        (&plain, MIB, "none", vec![1_048_489, 1_048_490, 2_000_000]),
+        (&plain, 8 * MIB, "none", vec![1_048_516, 1_048_517]),
+        (&wide, 8 * MIB, "none", vec![2_097_078, 2_097_079]),
+        (&segment, 8 * MIB, "none", vec![1_048_502, 1_048_505]),
+        (&unpacked, 8 * MIB, "gzip", vec![900_000, 1_880_000]),
+    ] {
+        let values: Vec<String> = sizes.iter().map(u64::to_string).collect();
+        let sent = Program::java("SendSizes", kafka.version())
+            .arg("bootstrap", sizegate.bootstrap())
+            .arg("topic", &topic.name)
+            .arg("values", values.join(","))
+            .arg("content", if codec == "none" { "random" } else { "a" })
+            .arg("p.max.request.size", max_request_size)
+            .arg("p.compression.type", codec)
+            .run();
+        for bytes in sizes {
+            let mut arguments = vec![
+                "--output=json".to_owned(),
+                format!("--value-bytes={bytes}"),
+                format!("--max-request-size={max_request_size}"),
+            ];
+            if codec != "none" {
+                // A run of one letter takes next to nothing.
+                arguments.push("--compressed-bytes=2000".to_owned());
             }
+            let foretold = run(kafka, &topic.name, &arguments);
+            let seen = sent.only("value_bytes", bytes);
+            let text = seen["text"].as_str().unwrap_or_default();
+            let by = match (seen["ok"].as_bool(), seen["local"].as_bool()) {
+                (Some(true), _) => Value::Null,
+                (_, Some(true)) => json!("client"),
+                _ if text.starts_with("sizegate refused ") => json!("sizegate"),
+                _ => json!("broker"),
+            };
+            assert_eq!(
+                foretold.json()["refused_by"],
+                by,
+                "{} {bytes}: {seen}\n{foretold:?}",
+                topic.name
+            );
+            assert_eq!(foretold.code, i32::from(by != Value::Null), "{foretold:?}");
         }
     }
 }

@@ -80,7 +80,9 @@ async fn index(State(state): State<AdminState>) -> Html<String> {
 async fn ready(State(state): State<AdminState>) -> (StatusCode, String) {
     let readiness = (state.ready)();
     if readiness.is_ready() {
-        return (StatusCode::OK, "ready\n".to_owned());
+        let notes = (state.notes)();
+        let notes: String = notes.iter().map(|note| format!("but {note}\n")).collect();
+        return (StatusCode::OK, format!("ready\n{notes}"));
     }
     let body = format!("not ready: {}\n", readiness.why_not.join("; "));
     (StatusCode::SERVICE_UNAVAILABLE, body)

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kafka_protocol::messages::ApiKey;
 
@@ -55,10 +55,22 @@ struct Said {
     /// DescribeConfigs.
     forbidden: Option<String>,
     /// Describe.
-    hidden: Option<String>,
+    hidden: Option<Hidden>,
     was_hidden: bool,
     nodes_outside: Vec<i32>,
 }
+
+/// A topic that a client uses and that we may not see.
+#[derive(Debug)]
+struct Hidden {
+    topic: String,
+    text: String,
+    /// The last look-up that met it.
+    at: Instant,
+}
+
+/// Nobody asked for a hidden topic in so long: it may be gone, which looks the same from here.
+const HIDDEN_FOR: Duration = Duration::from_secs(600);
 
 impl Condition {
     pub(super) fn new(config: &Config) -> Self {
@@ -83,7 +95,7 @@ impl Condition {
     }
 
     pub(super) fn refreshed(&self) {
-        self.refreshed_at.set(std::time::Instant::now());
+        self.refreshed_at.set(Instant::now());
         let mut said = self.lock();
         let was_down = said.error.take().is_some();
         if was_down || !said.was_up {
@@ -125,8 +137,13 @@ impl Condition {
         said.was_up = false;
     }
 
-    /// After a refresh: so many of all topics may not be described.
-    pub(super) fn forbidden(&self, forbidden: usize, topics: usize) {
+    /// After a refresh: so many of all topics may not be described; and what is seen now is hidden no longer.
+    pub(super) fn forbidden(
+        &self,
+        forbidden: usize,
+        topics: usize,
+        is_seen: impl FnOnce(&str) -> bool,
+    ) {
         let text = (forbidden > 0).then(|| {
             format!(
                 "the limits of {forbidden} of {topics} topics cannot be read; rules still hold. Grant: {}",
@@ -140,8 +157,10 @@ impl Condition {
             _ => {}
         }
         said.forbidden = text;
-        // Shown again by the next look-up that meets it.
-        said.hidden = None;
+        let is_over = |hidden: &Hidden| hidden.at.elapsed() > HIDDEN_FOR || is_seen(&hidden.topic);
+        if said.hidden.as_ref().is_some_and(is_over) {
+            said.hidden = None;
+        }
     }
 
     /// A client uses a topic that we may not even see.
@@ -155,7 +174,11 @@ impl Condition {
             tracing::warn!("{text}");
         }
         said.was_hidden = true;
-        said.hidden = Some(text);
+        said.hidden = Some(Hidden {
+            topic: topic.to_owned(),
+            text,
+            at: Instant::now(),
+        });
     }
 
     /// These nodes are known now.
@@ -185,7 +208,10 @@ impl Condition {
             is_reached: self.is_reached(),
             is_up: said.was_up,
             error: said.error.as_ref().map(|(_, text)| text.clone()),
-            missing_rights: said.hidden.clone().or_else(|| said.forbidden.clone()),
+            missing_rights: match &said.hidden {
+                Some(hidden) => Some(hidden.text.clone()),
+                None => said.forbidden.clone(),
+            },
             refresh_age: self.refreshed_at.get().map(|at| at.elapsed()),
             nodes_outside: said.nodes_outside.clone(),
             nodes,

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{AdminState, LimitView, Readiness, TopicView};
-use crate::cluster::{Cluster, Topic};
+use crate::cluster::{Cluster, Status, Topic};
 use crate::config::Config;
 use crate::explain::{self, BadQuestion, Explanation, Ground, Question};
 use crate::findings::Unseen;
@@ -21,7 +21,7 @@ pub(super) fn admin_state(
     shared: &Arc<Shared>,
     draining: CancellationToken,
 ) -> AdminState {
-    let cluster = shared.cluster.clone();
+    let (cluster, for_notes) = (shared.cluster.clone(), shared.cluster.clone());
     let (for_topics, for_explain) = (Arc::clone(shared), Arc::clone(shared));
     let (explained, config) = (Arc::clone(config), Arc::clone(config));
     AdminState {
@@ -29,6 +29,7 @@ pub(super) fn admin_state(
         refusals: Arc::clone(&shared.refusals),
         observed: Arc::clone(&shared.observed),
         ready: Arc::new(move || readiness(&cluster, draining.is_cancelled())),
+        notes: Arc::new(move || notes(for_notes.status())),
         topics: Arc::new(move || for_topics.topic_views()),
         explain: Arc::new(move |question| for_explain.explain(&explained.load(), question)),
         config: Arc::new(move || config.load().to_json()),
@@ -57,6 +58,14 @@ fn readiness(cluster: &Cluster, is_draining: bool) -> Readiness {
     Readiness { why_not }
 }
 
+/// What the control plane lacks while clients are served: rules hold all the same.
+fn notes(status: Status) -> Vec<String> {
+    let unlearned = status
+        .error
+        .map(|error| format!("limits are not learned now, and the last known hold: {error}"));
+    status.missing_rights.into_iter().chain(unlearned).collect()
+}
+
 impl Shared {
     fn topic_views(&self) -> Vec<TopicView> {
         self.cluster
@@ -72,7 +81,11 @@ impl Shared {
         let facts = topic.map(|topic| self.cluster.known_facts(&topic));
         let mut unseen: Vec<Unseen> = Vec::new();
         let status = self.cluster.status();
-        unseen.extend(status.missing_rights.map(|what| Unseen { what, grant: None }));
+        unseen.extend(
+            status
+                .missing_rights
+                .map(|what| Unseen { what, grant: None }),
+        );
         unseen.extend(status.error.map(|error| Unseen {
             what: format!("the control plane is down, so limits may have changed: {error}"),
             grant: None,
@@ -123,7 +136,8 @@ impl Known for Shared {
     }
 
     fn is_control_plane_up(&self) -> bool {
-        self.cluster.status().is_up
+        let status = self.cluster.status();
+        status.is_up && status.missing_rights.is_none()
     }
 
     fn limits_age(&self) -> Option<Duration> {
@@ -133,9 +147,7 @@ impl Known for Shared {
 
 /// Every limit that holds for a topic, the batch gate's first.
 fn in_force(policy: &TopicPolicy, known: Option<&Topic>) -> Vec<Limit> {
-    let learned = known
-        .and_then(Topic::batch_limit)
-        .map(Learned::own);
+    let learned = known.and_then(Topic::batch_limit).map(Learned::own);
     policy
         .batch_limit(learned)
         .into_iter()
