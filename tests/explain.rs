@@ -433,7 +433,7 @@ fn cases() -> Vec<Case> {
             question: ask(70_000),
             refused_by: Some(Us),
             verdict: &[
-                "70,014 bytes for gate record, which allows 65,536 (rule orders)",
+                "70,011 bytes for gate record, which allows 65,536 (rule orders)",
                 "Nobody after it would",
             ],
             triage: [Fine, Change, Fine, Fine, Look],

@@ -5,6 +5,7 @@ mod support;
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use support::{Connection, Kafka, Part, Sizegate, Topic, batch_of_bytes, eventually};
@@ -39,7 +40,10 @@ impl Running {
     }
 
     fn code(&mut self, bytes: usize) -> i16 {
-        let part = Part::new(&self.topic, batch_of_bytes(bytes).build());
+        // No two batches alike: the same one again and again would be taken for a loop.
+        static TIME: AtomicI64 = AtomicI64::new(1_700_000_000_000);
+        let time = TIME.fetch_add(1, Ordering::Relaxed);
+        let part = Part::new(&self.topic, batch_of_bytes(bytes).base_timestamp(time).build());
         self.session.produce(8, -1, &[part])[0].code
     }
 

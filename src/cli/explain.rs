@@ -21,10 +21,10 @@ Examples:
   sizegate explain orders --config sizegate.yaml
   sizegate explain orders --bootstrap-servers localhost:9092 --value-bytes 2000000
   sizegate explain orders --config sizegate.yaml --value-bytes 1880000 --compressed-bytes 513774
-  sizegate explain orders-dlt --config sizegate.yaml --value-bytes 2000000 --max-request-size 1000000
+  sizegate explain orders --config f.yaml --value-bytes 2000000 --max-request-size 1000000
 
-Exit codes: 0 it passes (or only the limits were asked for), 1 someone refuses it, 2 the topic's limits could not be
-read, 64 bad config or usage.")]
+Exit codes: 0 it passes (or only the limits were asked for), 1 someone refuses it, 2 the topic's
+limits could not be read, 64 bad config or usage.")]
 pub struct ExplainArgs {
     /// The topic
     #[arg(value_name = "TOPIC")]

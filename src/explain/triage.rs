@@ -253,7 +253,7 @@ impl Triage<'_> {
         }
         if first.gate == Gate::Frame {
             text.push_str(" Raise it there, up to the brokers' socket.request.max.bytes, and restart sizegate.");
-        } else {
+        } else if self.policy.remedy.is_none() {
             text.push_str(" Send less in one record, or ask those who keep the rule for more.");
         }
         Some(advice(STEP, State::Change, text, None))
