@@ -124,6 +124,8 @@ pub struct Explanation {
     pub topic: String,
     /// The rule that speaks for it.
     pub rule: Option<String>,
+    /// Rules for the topic that are for some clients only: they are left out here.
+    pub rules_for_some_clients: Vec<String>,
     /// What happens above a limit; `observe` where the mode says so.
     pub action: Action,
     /// The limits in force, each with what it was chosen from.
@@ -174,6 +176,7 @@ pub fn explain(question: &Question, ground: &Ground<'_>) -> Result<Explanation, 
             .policy
             .rule_for(&question.topic)
             .map(|rule| rule.name.clone()),
+        rules_for_some_clients: for_some_clients(ground.config, &question.topic),
         action: policy.action,
         passes: record.as_ref().map(|_| first.is_none()),
         refused_by: first.map(|check| check.by),
@@ -184,6 +187,12 @@ pub fn explain(question: &Question, ground: &Ground<'_>) -> Result<Explanation, 
         remedy,
         unseen: ground.unseen.clone(),
     })
+}
+
+fn for_some_clients(config: &Config, topic: &str) -> Vec<String> {
+    let of_some = config.rules.iter().filter(|rule| rule.clients.is_some());
+    let matching = of_some.filter(|rule| rule.topics.iter().any(|pattern| pattern.matches(topic)));
+    matching.map(|rule| rule.name.clone()).collect()
 }
 
 impl Explanation {

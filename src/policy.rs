@@ -10,6 +10,7 @@
     clippy::arithmetic_side_effects
 )]
 
+mod clients;
 pub mod families;
 mod linger;
 mod loops;
@@ -18,6 +19,7 @@ mod rules;
 mod violation;
 mod words;
 
+pub use clients::{Client, ClientRules};
 pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub(crate) use refusal::{batch_of, grouped};

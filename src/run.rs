@@ -4,6 +4,7 @@
 //! cluster's answers takes tens of milliseconds; each worker runs sessions on a runtime of its own, so that no
 //! session ever moves between cores.
 
+mod certificates;
 mod reload;
 mod view;
 

@@ -17,6 +17,7 @@ pub mod api_versions;
 pub mod produce;
 pub mod produce_answer;
 mod reader;
+pub mod sasl;
 pub mod walk;
 mod writer;
 

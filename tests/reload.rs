@@ -43,7 +43,10 @@ impl Running {
         // No two batches alike: the same one again and again would be taken for a loop.
         static TIME: AtomicI64 = AtomicI64::new(1_700_000_000_000);
         let time = TIME.fetch_add(1, Ordering::Relaxed);
-        let part = Part::new(&self.topic, batch_of_bytes(bytes).base_timestamp(time).build());
+        let part = Part::new(
+            &self.topic,
+            batch_of_bytes(bytes).base_timestamp(time).build(),
+        );
         self.session.produce(8, -1, &[part])[0].code
     }
 

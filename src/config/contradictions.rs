@@ -140,7 +140,8 @@ fn all_limits(config: &Config) -> impl Iterator<Item = (String, &Limits)> {
 /// Names that stand twice, and rules that can never match.
 fn rules(config: &Config, report: &mut Report) {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
-    let index = RuleIndex::new(&config.rules);
+    let for_all = RuleIndex::for_all_clients(&config.rules);
+    let by_clients = RuleIndex::by_clients(&config.rules);
     for (i, rule) in config.rules.iter().enumerate() {
         if let Some(earlier) = names.insert(&rule.name, i) {
             let place = report.place_of(&format!("rules[{earlier}].name"));
@@ -150,7 +151,13 @@ fn rules(config: &Config, report: &mut Report) {
             );
             report.contradiction(&[&format!("rules[{i}].name")], text);
         }
-        let shadow = |pattern: &TopicPattern| index.first_covering(pattern, i);
+        // One that is for some clients only leaves the others to this one.
+        let shadow = |pattern: &TopicPattern| {
+            let same_clients = by_clients.get(&clients_key(rule));
+            let of_same = same_clients.and_then(|index| index.first_covering(pattern, i));
+            let of_all = for_all.first_covering(pattern, i);
+            of_all.into_iter().chain(of_same).min()
+        };
         let shadows: Option<Vec<usize>> = rule.topics.iter().map(shadow).collect();
         if let Some(earlier) = shadows.and_then(|shadows| shadows.into_iter().max()) {
             let name = &config.rules[earlier].name;
@@ -182,7 +189,26 @@ struct RuleIndex<'a> {
 }
 
 impl<'a> RuleIndex<'a> {
-    fn new(rules: &'a [Rule]) -> Self {
+    /// Of the rules that are for every client.
+    fn for_all_clients(rules: &'a [Rule]) -> Self {
+        let all = rules.iter().enumerate();
+        Self::new(all.filter(|(_, rule)| rule.clients.is_none()))
+    }
+
+    /// Of the rules that are for some clients only, by these.
+    fn by_clients(rules: &'a [Rule]) -> HashMap<String, Self> {
+        let mut groups: HashMap<String, Vec<(usize, &Rule)>> = HashMap::new();
+        for (i, rule) in rules.iter().enumerate() {
+            if rule.clients.is_some() {
+                groups.entry(clients_key(rule)).or_default().push((i, rule));
+            }
+        }
+        let groups = groups.into_iter();
+        groups.map(|(key, rules)| (key, Self::new(rules))).collect()
+    }
+
+    /// Of these, by their place among all rules.
+    fn new(rules: impl IntoIterator<Item = (usize, &'a Rule)>) -> Self {
         let mut index = Self {
             all: None,
             same: HashMap::new(),
@@ -192,7 +218,7 @@ impl<'a> RuleIndex<'a> {
             regex_rules: Vec::new(),
         };
         let (mut globs, mut regexes) = (GlobSetBuilder::new(), Vec::new());
-        for (i, rule) in rules.iter().enumerate() {
+        for (i, rule) in rules {
             for pattern in &rule.topics {
                 index.same.entry(kind_and_text(pattern)).or_insert(i);
                 match pattern {
@@ -226,13 +252,22 @@ impl<'a> RuleIndex<'a> {
         let mut first = same.into_iter().chain(self.all).min();
         if let TopicPattern::Exact(topic) = narrow {
             let globs = self.globs.matches(topic);
-            let globs = globs.into_iter().filter_map(|at| self.glob_rules.get(at).copied());
+            let globs = globs
+                .into_iter()
+                .filter_map(|at| self.glob_rules.get(at).copied());
             let regexes = self.regexes.matches(topic);
-            let regexes = regexes.into_iter().filter_map(|at| self.regex_rules.get(at).copied());
+            let regexes = regexes
+                .into_iter()
+                .filter_map(|at| self.regex_rules.get(at).copied());
             first = first.into_iter().chain(globs).chain(regexes).min();
         }
         first.filter(|rule| *rule < before)
     }
+}
+
+/// The clients a rule is for, as one text: equal clients are equal texts.
+fn clients_key(rule: &Rule) -> String {
+    format!("{:?}", rule.clients)
 }
 
 fn kind_and_text(pattern: &TopicPattern) -> (u8, &str) {
@@ -245,7 +280,7 @@ fn kind_and_text(pattern: &TopicPattern) -> (u8, &str) {
 
 /// Families whose topics are their own relatives, and headroom that leaves nothing.
 fn families(config: &Config, report: &mut Report) {
-    let index = RuleIndex::new(&config.rules);
+    let index = RuleIndex::for_all_clients(&config.rules);
     for (i, family) in config.families.members.iter().enumerate() {
         let path = format!("families.members[{i}]");
         let earlier = config.families.members[..i]

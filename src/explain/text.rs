@@ -101,6 +101,13 @@ pub(super) fn whole(explanation: &Explanation) -> String {
         "{}: {rule}, action {}\n",
         explanation.topic, explanation.action
     );
+    if !explanation.rules_for_some_clients.is_empty() {
+        let rules = explanation.rules_for_some_clients.join("\", \"");
+        let _ = writeln!(
+            text,
+            "Rules for some clients only are left out: \"{rules}\"\n"
+        );
+    }
     limits(explanation, &mut text);
     if let Some(record) = &explanation.record {
         text.push('\n');

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::RegexSet;
 
+use super::clients::{Client, ClientMatchers, ClientRules};
 use super::families::Families;
 use super::{Action, BatchFacts, ErrorCode, Gate, Limit, Size, Source, Violation};
 use crate::config::{BatchLimit, Config, Decode, Limits, Mode, Rule, TopicPattern};
@@ -18,13 +19,15 @@ pub struct Policy {
     decode: Decode,
     defaults: Limits,
     rules: Vec<Rule>,
-    exact: HashMap<String, usize>,
+    /// The rules that name a topic exactly, in their order.
+    exact: HashMap<String, Vec<usize>>,
     globs: GlobSet,
     /// The rule each glob belongs to.
     glob_rules: Vec<usize>,
     regexes: RegexSet,
     /// The rule each regex belongs to.
     regex_rules: Vec<usize>,
+    clients: ClientMatchers,
     near_limit: f64,
     /// As of the topics known when it was made.
     families: Families,
@@ -93,14 +96,14 @@ impl Policy {
     /// # Errors
     /// A glob or regex too large to compile; what is merely misspelt was refused with the configuration.
     pub fn compile(config: &Config) -> Result<Self, String> {
-        let mut exact = HashMap::new();
+        let mut exact: HashMap<String, Vec<usize>> = HashMap::new();
         let (mut globs, mut glob_rules) = (GlobSetBuilder::new(), Vec::new());
         let (mut regexes, mut regex_rules) = (Vec::new(), Vec::new());
         for (index, rule) in config.rules.iter().enumerate() {
             for pattern in &rule.topics {
                 match pattern {
                     TopicPattern::Exact(name) => {
-                        exact.entry(name.clone()).or_insert(index);
+                        exact.entry(name.clone()).or_default().push(index);
                     }
                     TopicPattern::Glob(glob) => {
                         globs.add(GlobBuilder::new(glob).build().map_err(|e| e.to_string())?);
@@ -123,6 +126,7 @@ impl Policy {
             glob_rules,
             regexes: RegexSet::new(regexes).map_err(|e| e.to_string())?,
             regex_rules,
+            clients: ClientMatchers::compile(&config.rules)?,
             near_limit: config.near_limit,
             families: Families::default(),
         })
@@ -161,38 +165,58 @@ impl Policy {
         self.decode
     }
 
-    /// The first rule that matches.
+    /// Some rule is for some clients only: who the client is must be known.
+    pub const fn asks_for_clients(&self) -> bool {
+        self.clients.is_any()
+    }
+
+    /// The rules that are for a client, as far as their `clients` say.
+    pub fn client_rules(&self, client: Client<'_>) -> ClientRules {
+        self.clients.rules_for(client)
+    }
+
+    /// The first rule that matches, for a client of which nothing is known.
     pub fn rule_for(&self, topic: &str) -> Option<&Rule> {
-        let exact = self.exact.get(topic).copied();
-        let glob = self
-            .globs
-            .matches(topic)
-            .into_iter()
-            .filter_map(|at| self.glob_rules.get(at).copied())
-            .min();
-        let regex = self
-            .regexes
-            .matches(topic)
-            .into_iter()
-            .filter_map(|at| self.regex_rules.get(at).copied())
-            .min();
-        [exact, glob, regex]
-            .into_iter()
-            .flatten()
+        self.rule_for_client(topic, &ClientRules::default())
+    }
+
+    pub(in crate::policy) fn rule_for_client(
+        &self,
+        topic: &str,
+        client: &ClientRules,
+    ) -> Option<&Rule> {
+        let exact = self.exact.get(topic).into_iter().flatten().copied();
+        let globs = self.globs.matches(topic);
+        let glob = globs
+            .iter()
+            .filter_map(|at| self.glob_rules.get(*at).copied());
+        let regexes = self.regexes.matches(topic);
+        let regex = regexes
+            .iter()
+            .filter_map(|at| self.regex_rules.get(at).copied());
+        exact
+            .chain(glob)
+            .chain(regex)
+            .filter(|rule| self.clients.allows(*rule, client))
             .min()
             .and_then(|index| self.rules.get(index))
     }
 
-    /// What holds for a topic, its families included.
+    /// What holds for a topic, its families included, whoever produces to it: rules for some clients only are left out.
     pub fn for_topic(&self, topic: &str) -> TopicPolicy {
-        let mut policy = self.own(topic);
+        self.for_client(topic, &ClientRules::default())
+    }
+
+    /// What holds for a topic and a client, the topic's families included.
+    pub fn for_client(&self, topic: &str, client: &ClientRules) -> TopicPolicy {
+        let mut policy = self.own_for(topic, client);
         self.allow_for_members(topic, &mut policy);
         policy
     }
 
-    /// What the rules alone say of a topic: the first that matches, and `limits` for what it leaves out.
-    pub(super) fn by_rules(&self, topic: &str) -> TopicPolicy {
-        let rule = self.rule_for(topic);
+    /// What the rules alone say of a topic to a client: the first that matches, and `limits` for what it leaves out.
+    pub(super) fn by_rules(&self, topic: &str, client: &ClientRules) -> TopicPolicy {
+        let rule = self.rule_for_client(topic, client);
         let action = match rule {
             _ if self.observes() => Action::Observe,
             Some(rule) => rule.action,

@@ -6,8 +6,12 @@ use std::time::SystemTime;
 
 use super::topics::TopicHandle;
 use super::{ClientInfo, Shared};
-use crate::policy::{Action, BatchFacts, Blame, Place, Refusal, Size, Suspect, Violation};
+use crate::policy::{
+    Action, BatchFacts, Blame, Client, ClientRules, Place, Policy, Refusal, Size, Suspect,
+    Violation,
+};
 use crate::telemetry::{Lingering, Peer, RefusalRecord};
+use crate::wire::api_versions::ClientSoftware;
 
 impl Shared {
     /// A refusal of a measured batch.
@@ -73,7 +77,7 @@ impl Shared {
             client_id: client.client_id.clone().unwrap_or_default(),
             software: client.software_text(),
             address: client.address.to_string(),
-            principal: None,
+            principal: client.principal.as_deref().map(str::to_owned),
             batch_bytes: facts.map(|facts| facts.wire_bytes),
             uncompressed_bytes: match facts.and_then(|facts| facts.uncompressed) {
                 Some(Size::Exact(bytes)) => Some(bytes),
@@ -130,8 +134,38 @@ impl ClientInfo {
     pub(super) fn learn_client_id(&mut self, client_id: Option<&[u8]>) {
         let known = self.client_id.as_deref().map(str::as_bytes);
         if known != client_id {
-            self.client_id = client_id.map(printable);
+            let client_id = client_id.map(printable);
+            // What is not printable is not as it was sent, but that is no change.
+            if self.client_id != client_id {
+                self.client_id = client_id;
+                self.revision += 1;
+            }
         }
+    }
+
+    /// The rules that are for this client, as far as their `clients` say.
+    pub(super) fn rules(&self, policy: &Policy) -> ClientRules {
+        let software = self
+            .software
+            .as_ref()
+            .map(|software| format!("{}/{}", software.name, software.version));
+        policy.client_rules(Client {
+            client_id: self.client_id.as_deref(),
+            principal: self.principal.as_deref(),
+            software: software.as_deref(),
+        })
+    }
+
+    /// What the client says it is.
+    pub(super) fn learn_software(&mut self, software: ClientSoftware) {
+        self.software = Some(software);
+        self.revision += 1;
+    }
+
+    /// The broker said that this is who the client is.
+    pub(super) fn learn_principal(&mut self, principal: Arc<str>) {
+        self.principal = Some(principal);
+        self.revision += 1;
     }
 }
 

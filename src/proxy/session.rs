@@ -9,6 +9,7 @@ mod buffers;
 mod explain;
 mod hearsay;
 mod requests;
+mod sasl;
 
 use std::future::Future;
 use std::io;
@@ -26,6 +27,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use self::answers::Answers;
 use self::requests::Requests;
+use self::sasl::Exchange;
 use super::book::Route;
 use super::ledger::Ledger;
 use super::outbox::Outbox;
@@ -70,6 +72,10 @@ pub enum Close {
     MalformedAnswer(Malformed),
     /// Another protocol on the port.
     Foreign(&'static str),
+    /// No TLS on a port with TLS.
+    Plaintext(&'static str),
+    /// No TLS session came about, and why.
+    NoTls(String),
     /// A request above `frame_bytes` that cannot be answered for its partitions.
     FrameTooLarge {
         /// Which request.
@@ -102,6 +108,8 @@ impl Close {
             Self::MalformedRequest(_) => "malformed_request",
             Self::MalformedAnswer(_) => "malformed_answer",
             Self::Foreign(_) => "foreign_protocol",
+            Self::Plaintext(_) => "plaintext",
+            Self::NoTls(_) => "tls",
             Self::FrameTooLarge { .. } => "frame_too_large",
             Self::RefusedWithoutAnswer => "refused_without_answer",
             Self::Unreachable(_) => "broker_unreachable",
@@ -133,6 +141,7 @@ pub struct Session {
     answers: Answers,
     ledger: Ledger,
     judge: Judge,
+    exchange: Exchange,
     to_upstream: Outbox,
     to_client: Outbox,
     last_traffic: Instant,
@@ -164,6 +173,7 @@ impl Session {
             answers: Answers::default(),
             ledger: Ledger::default(),
             judge: Judge::new(Arc::clone(&shared), route.node_id()),
+            exchange: Exchange::default(),
             to_upstream: Outbox::default(),
             to_client: Outbox::default(),
             last_traffic: Instant::now(),

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use uuid::Uuid;
 
-use super::Shared;
+use super::{ClientInfo, Shared};
 use crate::cluster;
-use crate::policy::{Learned, Policy, TopicPolicy};
+use crate::policy::{ClientRules, Learned, Policy, TopicPolicy};
 use crate::telemetry::{self, TopicMetrics};
 use crate::wire::produce::TopicKey;
 
@@ -88,6 +88,10 @@ pub struct TopicCache {
     node_id: Option<i32>,
     /// The policy they were made from.
     policy: Option<Arc<Policy>>,
+    /// The rules that are for this client, where any rule asks who it is.
+    client: ClientRules,
+    /// [`ClientInfo::revision`] that they were found for.
+    client_revision: Option<u64>,
     by_name: HashMap<Box<[u8]>, Arc<TopicHandle>>,
     by_id: HashMap<[u8; 16], Arc<TopicHandle>>,
 }
@@ -101,8 +105,9 @@ impl TopicCache {
         }
     }
 
-    /// Forgets everything if the policy has changed since.
-    pub fn follow(&mut self, policy: &Arc<Policy>) {
+    /// Forgets everything if the policy has changed since, or other rules are for the client by what is known of it
+    /// now. Where no rule asks for clients, nothing is looked at.
+    pub fn follow(&mut self, policy: &Arc<Policy>, client: &ClientInfo) {
         if self
             .policy
             .as_ref()
@@ -112,6 +117,15 @@ impl TopicCache {
                 policy: Some(Arc::clone(policy)),
                 ..Self::new(self.node_id)
             };
+        }
+        if policy.asks_for_clients() && self.client_revision != Some(client.revision) {
+            let rules = client.rules(policy);
+            if self.client != rules {
+                self.by_name.clear();
+                self.by_id.clear();
+            }
+            self.client = rules;
+            self.client_revision = Some(client.revision);
         }
     }
 
@@ -161,8 +175,8 @@ impl TopicCache {
         known: Option<Arc<cluster::Topic>>,
     ) -> Arc<TopicHandle> {
         let policy = match &self.policy {
-            Some(policy) => policy.for_topic(name),
-            None => shared.policy.load().for_topic(name),
+            Some(policy) => policy.for_client(name, &self.client),
+            None => shared.policy.load().for_client(name, &self.client),
         };
         // Only topics that exist get labels of their own: anybody can invent names.
         let metrics = shared

@@ -18,8 +18,8 @@ use uuid::Uuid;
 
 use self::weigh::Scales;
 pub use self::weigh::{Inspected, LongDecode, inspect_long};
-use super::Shared;
 use super::topics::{Resolved, TopicCache, TopicHandle};
+use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
 use crate::policy::{
@@ -229,9 +229,11 @@ impl Judge {
         frame: &[u8],
         version: i16,
         asked: &Asked,
+        client: &mut ClientInfo,
     ) -> Result<Option<Question>, Malformed> {
         self.layout.read(frame, version)?;
-        self.topics.follow(&self.shared.policy.load());
+        client.learn_client_id(self.client_id(frame));
+        self.topics.follow(&self.shared.policy.load(), client);
         let mut weighed = std::mem::take(&mut self.weighed);
         weighed.clear();
         let mut unknown_ids = HashSet::new();

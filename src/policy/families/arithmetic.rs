@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::Family;
+use crate::policy::clients::ClientRules;
 use crate::policy::{Action, Gate, Learned, Limit, MemberBound, Policy, Source, TopicPolicy};
 
 /// How a member's own limit compares with its main topic's, at one gate.
@@ -75,37 +76,50 @@ impl Policy {
     /// What holds for a topic before its own members are allowed for. A member that no rule of its own names has the
     /// rule limits of its main topic, with headroom; where it serves several, the largest.
     pub fn own(&self, topic: &str) -> TopicPolicy {
-        self.own_within(topic, &mut Vec::new())
+        self.own_for(topic, &ClientRules::default())
+    }
+
+    /// [`Policy::own`], as it is for a client.
+    pub(in crate::policy) fn own_for(&self, topic: &str, client: &ClientRules) -> TopicPolicy {
+        self.own_within(topic, client, &mut Vec::new())
     }
 
     /// `path`: the topics that are being resolved; families of different entries may form a circle.
-    fn own_within<'a>(&'a self, topic: &'a str, path: &mut Vec<&'a str>) -> TopicPolicy {
-        let by_rules = self.by_rules(topic);
+    fn own_within<'a>(
+        &'a self,
+        topic: &'a str,
+        client: &ClientRules,
+        path: &mut Vec<&'a str>,
+    ) -> TopicPolicy {
+        let by_rules = self.by_rules(topic, client);
         let mains: Vec<&Family> = self
             .families()
             .of_member(topic)
             .filter(|family| family.enforced().any(|member| &*member.topic == topic))
             .collect();
-        if mains.is_empty() || path.contains(&topic) || self.has_rule_of_its_own(topic, &mains) {
+        if mains.is_empty()
+            || path.contains(&topic)
+            || self.has_rule_of_its_own(topic, client, &mains)
+        {
             return by_rules;
         }
         path.push(topic);
         let headroom = self.families().headroom_bytes();
         let widened = mains
             .iter()
-            .map(|family| widened(self.own_within(&family.main, path), headroom))
+            .map(|family| widened(self.own_within(&family.main, client, path), headroom))
             .reduce(larger);
         path.pop();
         widened.unwrap_or(by_rules)
     }
 
     /// A rule that names the main topic too speaks of records before they gather headers.
-    fn has_rule_of_its_own(&self, topic: &str, mains: &[&Family]) -> bool {
-        let Some(own) = self.rule_for(topic) else {
+    fn has_rule_of_its_own(&self, topic: &str, client: &ClientRules, mains: &[&Family]) -> bool {
+        let Some(own) = self.rule_for_client(topic, client) else {
             return false;
         };
         !mains.iter().any(|family| {
-            self.rule_for(&family.main)
+            self.rule_for_client(&family.main, client)
                 .is_some_and(|rule| rule.name == own.name)
         })
     }

@@ -78,7 +78,7 @@ enum Plan {
 fn plan(expected: &Expected) -> Plan {
     let version = expected.api_version;
     match (&expected.answer, expected.api_key) {
-        (Answer::Produce(_), _) => Plan::Whole,
+        (Answer::Produce(_) | Answer::Authenticate(_), _) => Plan::Whole,
         (Answer::Token | Answer::Made(_), _) => Plan::Pass,
         (Answer::Forwarded, api::API_VERSIONS) => Plan::Whole,
         (Answer::Forwarded, api::METADATA) => Plan::MetadataHead,
@@ -401,6 +401,10 @@ impl Session {
             expected.api_key,
         ) {
             (Answer::Produce(produced), _) => self.produce_answer(frame, version, produced)?,
+            (Answer::Authenticate(claim), _) => {
+                self.on_authenticated(&frame, version, claim);
+                frame
+            }
             (_, api::API_VERSIONS) => {
                 let mut frame = BytesMut::from(frame);
                 api_versions::clamp(&mut frame, version)?;

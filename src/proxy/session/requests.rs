@@ -20,10 +20,11 @@ use crate::proxy::oversized::Oversized;
 use crate::proxy::verdict::Asked;
 use crate::telemetry::ClientConnection;
 use crate::wire::api::{self, FrameHead, PREFIX_BYTES, SHORTEST_REQUEST_BYTES};
+use crate::wire::sasl::HIGHEST_AUTHENTICATE;
 use crate::wire::{Malformed, Reason, api_versions};
 
-/// ApiVersions requests above this are not read for the client's name.
-const LONGEST_API_VERSIONS: usize = 64 * 1024;
+/// Requests above this are not read for the client's name: ApiVersions and SASL.
+const LONGEST_INTRODUCTION: usize = 64 * 1024;
 
 /// The way in.
 #[derive(Default)]
@@ -495,10 +496,17 @@ impl Session {
             Close::MalformedRequest(Malformed::new("api_version", Reason::UnsupportedVersion));
         let is_known =
             api::highest_version(head.api_key).is_none_or(|highest| head.api_version <= highest);
-        let is_small = head.frame_bytes() <= LONGEST_API_VERSIONS;
+        let is_small = head.frame_bytes() <= LONGEST_INTRODUCTION;
         match head.api_key {
             _ if !is_small_enough => self.plan_oversized(head),
             api::API_VERSIONS if is_small => Ok(Plan::Hold),
+            // In version 0 bare tokens follow, which are not read.
+            api::SASL_HANDSHAKE if is_small && head.api_version == 1 => Ok(Plan::Hold),
+            api::SASL_AUTHENTICATE
+                if is_small && (0..=HIGHEST_AUTHENTICATE).contains(&head.api_version) =>
+            {
+                Ok(Plan::Hold)
+            }
             // Kafka closes on a version it does not have; of one that only the broker has, the answer could not be
             // rewritten, and a request could not be judged.
             _ if !is_known => Err(unsupported),
@@ -536,6 +544,11 @@ impl Session {
     ) -> Result<(), Close> {
         match head.api_key {
             api::PRODUCE => self.on_produce(head, frame, arrival, lease, Asked::default()),
+            api::SASL_HANDSHAKE | api::SASL_AUTHENTICATE => {
+                self.on_sasl(head, frame);
+                self.to_upstream.hold(lease);
+                Ok(())
+            }
             _ => {
                 self.on_api_versions(head, frame);
                 self.to_upstream.hold(lease);
@@ -555,7 +568,7 @@ impl Session {
                     client_id,
                 );
                 self.requests.counted = Some(connection);
-                self.who.software = Some(software);
+                self.who.learn_software(software);
             }
             Ok(None) => {}
             // The broker answers an unreadable request itself, or closes.
@@ -568,7 +581,7 @@ impl Session {
             .push(api_versions::forwarded(frame, head.api_version));
     }
 
-    fn expect(&mut self, head: &FrameHead, answer: Answer) {
+    pub(super) fn expect(&mut self, head: &FrameHead, answer: Answer) {
         self.ledger.expect(Expected {
             correlation_id: head.correlation_id,
             api_key: head.api_key,
