@@ -102,6 +102,10 @@ impl Known for Limits {
         }]
     }
 
+    fn families(&self) -> Vec<sizegate::telemetry::FamilyFit> {
+        Vec::new()
+    }
+
     fn is_control_plane_up(&self) -> bool {
         true
     }

@@ -1,14 +1,23 @@
 #!/usr/bin/env bash
 # kafka-libs.sh VERSION [SET]   the jars of Apache Kafka VERSION from Maven Central; prints their folder
 #
+<<<<<<< HEAD
 # SET is broker, client (the default), streams, connect or tools; `all` fetches every one and prints the folder that
 # holds them. Each is in .cache/kafka/VERSION/SET and is fetched once; what Maven downloads on the way stays in
+=======
+# SET is broker, client (the default), streams, connect or spring (Spring Kafka); `all` fetches every one and prints
+# the folder that holds them. Each is in .cache/kafka/VERSION/SET and is fetched once; what Maven downloads on the way stays in
+>>>>>>> main
 # .cache/maven. Progress goes to stderr.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
+<<<<<<< HEAD
 version=${1:?usage: kafka-libs.sh VERSION [broker|client|streams|connect|tools|all]}
+=======
+version=${1:?usage: kafka-libs.sh VERSION [broker|client|streams|connect|spring|all]}
+>>>>>>> main
 set_name=${2:-client}
 cache=$PWD/.cache
 home=$cache/kafka/$version
@@ -49,16 +58,28 @@ fetch() {
 }
 
 case $set_name in
+<<<<<<< HEAD
   broker | client | streams | connect | tools)
+=======
+  broker | client | streams | connect | spring)
+>>>>>>> main
     fetch "$set_name"
     echo "$home/$set_name"
     ;;
   all)
+<<<<<<< HEAD
     for name in broker client streams connect tools; do fetch "$name"; done
     echo "$home"
     ;;
   *)
     echo "no such set: $set_name (broker, client, streams, connect, tools, all)" >&2
+=======
+    for name in broker client streams connect spring; do fetch "$name"; done
+    echo "$home"
+    ;;
+  *)
+    echo "no such set: $set_name (broker, client, streams, connect, spring, all)" >&2
+>>>>>>> main
     exit 64
     ;;
 esac

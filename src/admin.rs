@@ -3,6 +3,7 @@
 //! Invariants: nothing here changes state; nothing that a topic or a client is called can be executed by a browser;
 //! a slow or greedy peer holds one of a few connections for a bounded time.
 
+mod families;
 mod page;
 mod routes;
 mod server;
@@ -15,6 +16,7 @@ use crate::explain::{BadQuestion, Explanation, Question};
 use crate::policy::{Action, Gate, Limit, Source};
 use crate::telemetry::{BatchCounts, LastSizes, Metrics, Observed, Refusals};
 
+pub use families::{FamilyView, GapView, MemberView};
 pub use server::serve;
 
 /// What the server shows. Everything is asked anew for each request.
@@ -33,8 +35,13 @@ pub struct AdminState {
     pub notes: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     /// `/api/v1/topics`.
     pub topics: Arc<dyn Fn() -> Vec<TopicView> + Send + Sync>,
+<<<<<<< HEAD
     /// `POST /api/v1/explain`.
     pub explain: Arc<dyn Fn(&Question) -> Result<Explanation, BadQuestion> + Send + Sync>,
+=======
+    /// `/api/v1/families`.
+    pub families: Arc<dyn Fn() -> Vec<FamilyView> + Send + Sync>,
+>>>>>>> main
     /// `/api/v1/config`: secrets are hidden by whoever fills this.
     pub config: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
 }

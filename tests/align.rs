@@ -93,6 +93,8 @@ fn a_family_is_planned_aligned_and_found_aligned() {
         "{table:?}"
     );
 
+    command::readme_shows(&table.out.replace(&kafka.bootstrap(), "localhost:9092"));
+
     let held = align(
         &kafka,
         families,

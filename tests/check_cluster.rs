@@ -195,6 +195,12 @@ fn topics_that_do_not_fit_are_found_and_mended_by_the_commands_given() {
     assert!(table.out.contains("\nerror   segment_below_limit  segment\n  value  segment: segment.bytes = 1,048,576 (topic)\n"), "{}", table.out);
     assert!(table.out.trim_end().ends_with("warnings."), "{}", table.out);
 
+    let shown = table
+        .out
+        .split("\n\n")
+        .find(|shown| shown.contains("orders-dlt\n") && shown.starts_with("error"));
+    command::readme_shows(&shown.unwrap().replace(&kafka.bootstrap(), "localhost:9092"));
+
     // What is said to mend it is pasted into a shell.
     let commands: Vec<String> = [
         ("segment_below_limit", "segment"),

@@ -465,7 +465,7 @@ fn cases() -> Vec<Case> {
             }),
             refused_by: None,
             verdict: &[
-                "Consumers need memory for 40,000,075 bytes at once",
+                "Consumers need memory for 40,000,074 bytes at once",
                 "soft since KIP-74",
             ],
             triage: [Look, Fine, Fine, Fine, Look],
@@ -521,6 +521,16 @@ fn each_boundary_is_passed_at_the_limit_and_refused_above_it() {
     ] {
         assert_eq!(refused(&question), by, "{question:?}");
     }
+}
+
+#[test]
+fn readme_shows_what_it_prints() {
+    let families = "families: {members: [{main: orders, dead_letter: [orders-dlt]}]}";
+    let topics = vec![own("orders", 2 * MIB), topic("orders-dlt")];
+    let found = answer(families, topics, 104_857_600, &ask(2_000_000));
+    let text = found.text();
+    let (above, _) = text.split_once("\n\nWhat to look at").unwrap();
+    command::readme_shows(above);
 }
 
 #[test]

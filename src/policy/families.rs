@@ -136,6 +136,13 @@ impl Families {
         at.filter_map(|at| self.families.get(*at))
     }
 
+    /// Some member's limits hold for its main topic.
+    pub fn enforce(&self) -> bool {
+        self.families
+            .iter()
+            .any(|family| family.enforced().next().is_some())
+    }
+
     /// What a member needs above its main topic (`families.headroom`), in bytes.
     pub const fn headroom_bytes(&self) -> u64 {
         self.headroom_bytes

@@ -9,7 +9,7 @@ use regex::RegexSet;
 use super::clients::{Client, ClientMatchers, ClientRules};
 use super::families::Families;
 use super::{Action, BatchFacts, ErrorCode, Gate, Limit, Size, Source, Violation};
-use crate::config::{BatchLimit, Config, Decode, Limits, Mode, Rule, TopicPattern};
+use crate::config::{self, BatchLimit, Config, Decode, Limits, Mode, Rule, TopicPattern};
 use crate::inspect::{DeepLimits, Over};
 
 /// The configuration's rules, ready to be asked. Asked once per session and topic, never per request.
@@ -29,7 +29,9 @@ pub struct Policy {
     regex_rules: Vec<usize>,
     clients: ClientMatchers,
     near_limit: f64,
-    /// As of the topics known when it was made.
+    /// What the configuration says of families.
+    family_config: config::Families,
+    /// As of the topics last seen.
     families: Families,
 }
 
@@ -128,16 +130,27 @@ impl Policy {
             regex_rules,
             clients: ClientMatchers::compile(&config.rules)?,
             near_limit: config.near_limit,
+            family_config: config.families.clone(),
             families: Families::default(),
         })
     }
 
-    /// The same rules with these families.
-    pub fn with_families(&self, families: Families) -> Self {
-        Self {
+    /// The same rules with the families among these topics; `None` if they are the same as before. Give no internal
+    /// topics.
+    pub fn among<'a>(&self, topics: impl IntoIterator<Item = &'a Arc<str>>) -> Option<Self> {
+        if !self.looks_for_families() {
+            return None;
+        }
+        let families = Families::among(&self.family_config, topics);
+        (families != self.families).then(|| Self {
             families,
             ..self.clone()
-        }
+        })
+    }
+
+    /// There may be families: configured ones, or detected ones.
+    pub const fn looks_for_families(&self) -> bool {
+        self.family_config.detect || !self.family_config.members.is_empty()
     }
 
     /// The families in force.
@@ -152,6 +165,7 @@ impl Policy {
             ..Limits::default()
         };
         !self.rules.is_empty()
+            || self.families.enforce()
             || (self.defaults != inherit_only && self.defaults != Limits::default())
     }
 

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use super::topics::TopicHandle;
 use super::{ClientInfo, Shared};
 use crate::policy::{
-    Action, BatchFacts, Blame, Client, ClientRules, Place, Policy, Refusal, Size, Suspect,
-    Violation,
+    Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Place, Policy, Refusal, Size,
+    Suspect, Violation,
 };
 use crate::telemetry::{Lingering, Peer, RefusalRecord};
 use crate::wire::api_versions::ClientSoftware;
@@ -27,14 +27,36 @@ impl Shared {
             topic: Arc::clone(&topic.name),
             partition,
         };
+        let to_compress = self.remedy_for_uncompressed(&topic.name, &facts, &violation);
         Refusal::new(
             self.next_refusal_id(),
             blame,
             place,
             violation,
             Some(facts),
-            topic.policy.remedy.as_deref(),
+            topic.policy.remedy.as_deref().or(to_compress.as_deref()),
         )
+    }
+
+    /// For a dead letter that grew because it is written without its main topic's compression.
+    fn remedy_for_uncompressed(
+        &self,
+        topic: &str,
+        facts: &BatchFacts,
+        violation: &Violation,
+    ) -> Option<String> {
+        if violation.limit.gate != Gate::Batch || facts.codec != Some(Codec::None) {
+            return None;
+        }
+        let policy = self.policy.load();
+        let mut mains = policy.families().of_member(topic);
+        let (main, codec) = mains.find_map(|family| {
+            let metrics = self.metrics.known_topic(&family.main)?;
+            Some((&family.main, metrics.usual_compression()?))
+        })?;
+        Some(format!(
+            "Batches on its main topic \"{main}\" come with {codec}: write here with that compression.type too, or raise this topic's max.message.bytes."
+        ))
     }
 
     /// Six hexadecimal digits, different for each refusal of a day: a counter that starts anywhere.

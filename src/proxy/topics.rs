@@ -27,6 +27,8 @@ pub struct TopicHandle {
     pub metrics: Arc<TopicMetrics>,
     /// What the control plane knows of it; `None` while it knows no such topic.
     pub known: Option<Arc<cluster::Topic>>,
+    /// The family members whose limits count, as [`TopicPolicy::members`]; `None` for one that is gone.
+    members: Box<[Option<Arc<cluster::Topic>>]>,
     /// The broker whose limits count; `None` where it is not known which one this session talks to.
     node: Option<Arc<cluster::Node>>,
     /// The topic's own limit at this broker was asked for, or is known.
@@ -35,11 +37,30 @@ pub struct TopicHandle {
 
 impl TopicHandle {
     /// The topic's own limit at this session's broker, as last read.
-    pub fn learned(&self) -> Option<Learned> {
+    pub fn own(&self) -> Option<Learned> {
         let known = self.known.as_ref()?;
         known
             .batch_limit_at(self.node.as_deref())
             .map(Learned::own)
+    }
+
+    /// The tightest limit that was learned: the topic's own, or what a member of its family leaves.
+    pub fn learned(&self) -> Option<Learned> {
+        let own = self.own();
+        if self.members.is_empty() {
+            return own;
+        }
+        self.policy.tightest(own, |at| {
+            let known = self.members.get(at)?.as_ref()?;
+            let (bytes, _) = known.batch_limit_at(self.node.as_deref())?;
+            Some(bytes)
+        })
+    }
+
+    /// The family member with this name, if its limits count here.
+    pub fn member(&self, name: &str) -> Option<&Arc<cluster::Topic>> {
+        let mut members = self.members.iter().flatten();
+        members.find(|known| &*known.name == name)
     }
 
     /// The topic's own limit counts, and nobody has looked the topic up yet, or its limits are not known as this
@@ -52,10 +73,20 @@ impl TopicHandle {
     /// A topic that was deleted, or created anew under its name, is resolved anew; so is one as soon as the control
     /// plane knows it.
     fn holds(&self, shared: &Shared) -> bool {
-        match &self.known {
+        let is_known = match &self.known {
             Some(known) => !known.is_retired(),
             None => shared.cluster.topic(&self.name).is_none(),
-        }
+        };
+        is_known && (self.members.is_empty() || self.holds_members(shared))
+    }
+
+    /// As [`TopicHandle::holds`], for the members of its family.
+    fn holds_members(&self, shared: &Shared) -> bool {
+        let mut members = self.members.iter().zip(&self.policy.members);
+        members.all(|(known, bound)| match known {
+            Some(known) => !known.is_retired(),
+            None => shared.cluster.topic(&bound.topic).is_none(),
+        })
     }
 
     /// The topic is the one an answer names.
@@ -137,8 +168,10 @@ impl TopicCache {
                 _ => self.resolve_name(shared, name),
             },
             TopicKey::Id(id) => match self.by_id.get(&id) {
-                Some(handle) => Resolved::Topic(Arc::clone(handle)),
-                None => self.resolve_id(shared, id),
+                Some(handle) if handle.members.is_empty() || handle.holds_members(shared) => {
+                    Resolved::Topic(Arc::clone(handle))
+                }
+                _ => self.resolve_id(shared, id),
             },
         }
     }
@@ -183,12 +216,15 @@ impl TopicCache {
             .metrics
             .topic(known.as_ref().map_or(telemetry::OTHER, |known| &known.name));
         let node = self.node_id.and_then(|id| shared.cluster.node(id));
+        let members = policy.members.iter();
+        let members = members.map(|bound| shared.cluster.topic(&bound.topic));
         let is_read = known
             .as_ref()
             .is_some_and(|known| known.limits_age().is_some())
             && node.as_ref().is_none_or(|node| node.is_read());
         Arc::new(TopicHandle {
             name: name.into(),
+            members: members.collect(),
             policy,
             metrics,
             known,

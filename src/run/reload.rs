@@ -28,7 +28,7 @@ pub(super) struct Live {
     pub path: Option<PathBuf>,
     /// What the command line says over it.
     pub overrides: Overrides,
-    /// Follows `rules`, `limits`, `mode` and `near_limit`.
+    /// Follows `rules`, `limits`, `mode`, `near_limit` and `families`.
     pub shared: Arc<Shared>,
     /// Follows `telemetry.log_level`.
     pub level: Option<LevelHandle>,
@@ -88,7 +88,7 @@ impl Live {
         if let Some(level) = &self.level {
             level.set(reload.config.telemetry.log_level);
         }
-        self.shared.policy.store(Arc::new(policy));
+        self.shared.set_policy(policy);
         self.config.store(Arc::new(reload.config));
         tracing::info!(changed = ?reload.live, "configuration reloaded");
         if !reload.needs_restart.is_empty() {

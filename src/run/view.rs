@@ -13,7 +13,7 @@ use crate::explain::{self, BadQuestion, Explanation, Ground, Question};
 use crate::findings::Unseen;
 use crate::policy::{Learned, Limit, TopicPolicy};
 use crate::proxy::Shared;
-use crate::telemetry::Known;
+use crate::telemetry::{FamilyFit, Known};
 
 /// `draining`: the listener accepts no longer.
 pub(super) fn admin_state(
@@ -21,9 +21,15 @@ pub(super) fn admin_state(
     shared: &Arc<Shared>,
     draining: CancellationToken,
 ) -> AdminState {
+<<<<<<< HEAD
     let (cluster, for_notes) = (shared.cluster.clone(), shared.cluster.clone());
     let (for_topics, for_explain) = (Arc::clone(shared), Arc::clone(shared));
     let (explained, config) = (Arc::clone(config), Arc::clone(config));
+=======
+    let cluster = shared.cluster.clone();
+    let (for_topics, config) = (Arc::clone(shared), Arc::clone(config));
+    let for_families = Arc::clone(shared);
+>>>>>>> main
     AdminState {
         metrics: Arc::clone(&shared.metrics),
         refusals: Arc::clone(&shared.refusals),
@@ -31,7 +37,11 @@ pub(super) fn admin_state(
         ready: Arc::new(move || readiness(&cluster, draining.is_cancelled())),
         notes: Arc::new(move || notes(for_notes.status())),
         topics: Arc::new(move || for_topics.topic_views()),
+<<<<<<< HEAD
         explain: Arc::new(move |question| for_explain.explain(&explained.load(), question)),
+=======
+        families: Arc::new(move || for_families.family_views()),
+>>>>>>> main
         config: Arc::new(move || config.load().to_json()),
     }
 }
@@ -115,7 +125,7 @@ impl Shared {
             topic: topic.name.to_string(),
             rule: all.rule_for(&topic.name).map(|rule| rule.name.clone()),
             action: policy.action,
-            limits: in_force(&policy, Some(topic))
+            limits: in_force(&self.cluster, &policy, Some(topic))
                 .iter()
                 .map(LimitView::from)
                 .collect(),
@@ -132,7 +142,11 @@ impl Known for Shared {
 
     fn limits(&self, topic: &str) -> Vec<Limit> {
         let policy = self.policy.load().for_topic(topic);
-        in_force(&policy, self.cluster.topic(topic).as_deref())
+        in_force(&self.cluster, &policy, self.cluster.topic(topic).as_deref())
+    }
+
+    fn families(&self) -> Vec<FamilyFit> {
+        self.family_fits()
     }
 
     fn is_control_plane_up(&self) -> bool {
@@ -146,8 +160,17 @@ impl Known for Shared {
 }
 
 /// Every limit that holds for a topic, the batch gate's first.
+<<<<<<< HEAD
 fn in_force(policy: &TopicPolicy, known: Option<&Topic>) -> Vec<Limit> {
     let learned = known.and_then(Topic::batch_limit).map(Learned::own);
+=======
+fn in_force(cluster: &Cluster, policy: &TopicPolicy, known: Option<&Topic>) -> Vec<Limit> {
+    let own = known.and_then(Topic::batch_limit).map(Learned::own);
+    let learned = policy.tightest(own, |at| {
+        let member = cluster.topic(&policy.members.get(at)?.topic)?;
+        member.batch_limit().map(|(bytes, _)| bytes)
+    });
+>>>>>>> main
     policy
         .batch_limit(learned)
         .into_iter()

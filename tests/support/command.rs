@@ -61,3 +61,12 @@ pub fn kafka_tool(line: &str) -> Ran {
     assert_eq!(ran.code, 0, "{line}: {ran:?}");
     ran
 }
+
+/// README has this output of a command, as it is.
+pub fn readme_shows(output: &str) {
+    let readme = std::fs::read_to_string(programs::repo().join("README.md")).unwrap();
+    assert!(
+        readme.contains(output.trim_end()),
+        "README does not show:\n{output}"
+    );
+}

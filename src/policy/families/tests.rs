@@ -29,9 +29,8 @@ fn topics(names: &str) -> Vec<Arc<str>> {
 
 fn policy(text: &str, names: &str) -> Policy {
     let config = config(text);
-    let families = Families::among(&config.families, &topics(names));
     let policy = Policy::compile(&config).expect("a policy");
-    policy.with_families(families)
+    policy.among(&topics(names)).unwrap_or(policy)
 }
 
 /// `main: member member…` for each family, detected members in parentheses; dead letters with a cross.
