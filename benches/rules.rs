@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use sizegate::config::{self, Config, Overrides};
-use sizegate::policy::families::Families;
 use sizegate::policy::{BatchFacts, Codec, Learned, Policy, Size, Source};
 
 const RULES: usize = 10_000;
@@ -86,8 +85,7 @@ fn rules(c: &mut Criterion) {
         let compared = begun.elapsed();
         let policy = Policy::compile(&reload.config).unwrap();
         let compiled = begun.elapsed();
-        let families = Families::among(&reload.config.families, &topics);
-        black_box(policy.with_families(families));
+        black_box(policy.among(&topics));
         let done = begun.elapsed();
         (
             done,

@@ -19,6 +19,9 @@ use crate::telemetry::{BatchCounts, LastSizes, Metrics, Observed, Refusals};
 pub use families::{FamilyView, GapView, MemberView};
 pub use server::serve;
 
+/// Answers `POST /api/v1/explain`.
+pub type Explain = dyn Fn(&Question) -> Result<Explanation, BadQuestion> + Send + Sync;
+
 /// What the server shows. Everything is asked anew for each request.
 #[derive(Clone)]
 pub struct AdminState {
@@ -35,13 +38,10 @@ pub struct AdminState {
     pub notes: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     /// `/api/v1/topics`.
     pub topics: Arc<dyn Fn() -> Vec<TopicView> + Send + Sync>,
-<<<<<<< HEAD
     /// `POST /api/v1/explain`.
-    pub explain: Arc<dyn Fn(&Question) -> Result<Explanation, BadQuestion> + Send + Sync>,
-=======
+    pub explain: Arc<Explain>,
     /// `/api/v1/families`.
     pub families: Arc<dyn Fn() -> Vec<FamilyView> + Send + Sync>,
->>>>>>> main
     /// `/api/v1/config`: secrets are hidden by whoever fills this.
     pub config: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
 }

@@ -24,7 +24,6 @@ pub use configured::side_kind;
 pub use facts::{BrokerFacts, ClusterFacts, Setting, SettingSource, Step, TopicFacts, Unseen};
 
 use crate::config::Config;
-use crate::policy::families::Families;
 use crate::policy::{Learned, Limit, Policy, TopicPolicy, labelled};
 
 /// Key of a topic's own limit.
@@ -168,10 +167,10 @@ impl<'a> Comparison<'a> {
     pub fn new(config: &'a Config, facts: &'a ClusterFacts) -> Result<Self, String> {
         let policy = Policy::compile(config)?;
         let named = facts.topics.iter().filter(|topic| !topic.is_internal);
-        let families = Families::among(&config.families, named.map(|topic| &topic.name));
+        let related = policy.among(named.map(|topic| &topic.name));
         Ok(Self {
             config,
-            policy: policy.with_families(families),
+            policy: related.unwrap_or(policy),
             facts,
             commands: Commands::new(config),
             by_name: facts

@@ -6,15 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-<<<<<<< HEAD
-use sizegate::explain::BadQuestion;
-use sizegate::admin::{self, AdminState, LimitView, Readiness, TopicView};
-=======
 use sizegate::admin::{
     self, AdminState, FamilyView, GapView, LimitView, MemberView, Readiness, TopicView,
 };
+use sizegate::explain::BadQuestion;
 use sizegate::policy::families::{Alignment, MemberKind, Membership};
->>>>>>> main
 use sizegate::policy::{Action, Codec, Gate, Source};
 use sizegate::telemetry::{LastSizes, Metrics, RefusalRecord, Refusals};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -110,12 +106,9 @@ fn state(readiness: Readiness) -> AdminState {
         observed: Arc::default(),
         ready: Arc::new(move || readiness.clone()),
         topics: Arc::new(|| vec![view("payments"), view("orders")]),
-<<<<<<< HEAD
         notes: Arc::new(Vec::new),
         explain: Arc::new(|_| Err(BadQuestion::NoTopic)),
-=======
         families: Arc::new(|| vec![family()]),
->>>>>>> main
         config: Arc::new(|| json!({"mode": "enforce"})),
     }
 }

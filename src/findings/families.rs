@@ -79,7 +79,7 @@ fn limit(comparison: &Comparison<'_>, topic: &str, gate: Gate) -> Option<Limit> 
     }
     let policy = comparison.policy.own(topic);
     let limits = policy.inside_limits().iter();
-    limits.filter(|limit| limit.gate == gate).cloned().next()
+    limits.filter(|limit| limit.gate == gate).next().cloned()
 }
 
 fn why_too_small(family: &Family, member: &Member, gap: &Gap, missing: u64) -> String {

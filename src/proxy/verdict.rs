@@ -23,11 +23,8 @@ use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
 use crate::policy::{
-<<<<<<< HEAD
-    Action, BatchFacts, Codec, Learned, LingerWatch, LoopDetector, Size, Source, Violation,
-=======
-    Action, BatchFacts, Codec, Learned, Limit, LingerWatch, LoopDetector, Source, Violation,
->>>>>>> main
+    Action, BatchFacts, Codec, Learned, Limit, LingerWatch, LoopDetector, Size, Source,
+    Violation,
 };
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};

@@ -21,15 +21,10 @@ pub(super) fn admin_state(
     shared: &Arc<Shared>,
     draining: CancellationToken,
 ) -> AdminState {
-<<<<<<< HEAD
     let (cluster, for_notes) = (shared.cluster.clone(), shared.cluster.clone());
     let (for_topics, for_explain) = (Arc::clone(shared), Arc::clone(shared));
     let (explained, config) = (Arc::clone(config), Arc::clone(config));
-=======
-    let cluster = shared.cluster.clone();
-    let (for_topics, config) = (Arc::clone(shared), Arc::clone(config));
     let for_families = Arc::clone(shared);
->>>>>>> main
     AdminState {
         metrics: Arc::clone(&shared.metrics),
         refusals: Arc::clone(&shared.refusals),
@@ -37,11 +32,8 @@ pub(super) fn admin_state(
         ready: Arc::new(move || readiness(&cluster, draining.is_cancelled())),
         notes: Arc::new(move || notes(for_notes.status())),
         topics: Arc::new(move || for_topics.topic_views()),
-<<<<<<< HEAD
         explain: Arc::new(move |question| for_explain.explain(&explained.load(), question)),
-=======
         families: Arc::new(move || for_families.family_views()),
->>>>>>> main
         config: Arc::new(move || config.load().to_json()),
     }
 }
@@ -160,17 +152,12 @@ impl Known for Shared {
 }
 
 /// Every limit that holds for a topic, the batch gate's first.
-<<<<<<< HEAD
-fn in_force(policy: &TopicPolicy, known: Option<&Topic>) -> Vec<Limit> {
-    let learned = known.and_then(Topic::batch_limit).map(Learned::own);
-=======
 fn in_force(cluster: &Cluster, policy: &TopicPolicy, known: Option<&Topic>) -> Vec<Limit> {
     let own = known.and_then(Topic::batch_limit).map(Learned::own);
     let learned = policy.tightest(own, |at| {
         let member = cluster.topic(&policy.members.get(at)?.topic)?;
         member.batch_limit().map(|(bytes, _)| bytes)
     });
->>>>>>> main
     policy
         .batch_limit(learned)
         .into_iter()

@@ -159,7 +159,6 @@ impl Session {
             records,
             uncompressed,
         } = sent;
-<<<<<<< HEAD
         let codec = codec.map_or("unknown", Codec::label);
         let (unpacked, unpacked_tail) = match *uncompressed {
             _ if codec == Codec::None.label() => Default::default(),
@@ -167,31 +166,6 @@ impl Session {
             Some(Size::Exact(bytes)) => (
                 format!(", {} unpacked", grouped(bytes)),
                 format!(" uncompressed_bytes={bytes}"),
-=======
-        let learned = topic.known.as_ref().and_then(|known| known.learned());
-        let codec = sent_codec.map_or("unknown", Codec::label);
-        let stored = match learned.and_then(|learned| learned.compression_type) {
-            Some(CompressionType::Stored(codec)) => Some(codec),
-            Some(CompressionType::Producer) | None => None,
-        };
-        let limit = topic.own();
-        let (cause, remedy) = match error_code {
-            INVALID_RECORD => {
-                let limit = learned?
-                    .max_decompressed_message_bytes
-                    .filter(|_| *sent_codec != Some(Codec::None))?;
-                (
-                    format!(
-                        "most likely one record is larger after decompression than max.decompressed.message.bytes ({})",
-                        limit.bytes
-                    ),
-                    "Send less in one record.",
-                )
-            }
-            RECORD_LIST_TOO_LARGE => (
-                "the batch does not fit into one segment (segment.bytes)".to_owned(),
-                "Send less in one record, or raise the topic's segment.bytes.",
->>>>>>> main
             ),
             Some(Size::AtLeast(bytes)) => (
                 format!(", at least {} unpacked", grouped(bytes)),
@@ -243,7 +217,7 @@ fn cause(error_code: i16, sent: &Sent) -> Option<(String, &'static str)> {
             "Send less in one record, or raise the topic's segment.bytes.",
         ));
     }
-    let limit = topic.learned();
+    let limit = topic.own();
     let stored = match learned.and_then(|learned| learned.compression_type) {
         Some(CompressionType::Stored(codec)) => Some(codec),
         Some(CompressionType::Producer) | None => None,
