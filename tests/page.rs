@@ -297,6 +297,7 @@ fn explanation() -> Explanation {
     Explanation {
         topic: HOSTILE.into(),
         rule: Some(HOSTILE.into()),
+        rules_for_some_clients: vec![HOSTILE.into()],
         action: Action::Reject,
         limits: vec![GateLimit {
             gate: Gate::Record,
