@@ -15,6 +15,8 @@ for version in 4.3.0 4.4.0; do
   step ./kafka-libs.sh "$version" broker
   step ./kafka-libs.sh "$version" client
 done
+# The last broker that takes Produce before version 3, and the last client of its kind.
+step ./kafka-libs.sh 3.9.1 broker
 step ./kafka-libs.sh 3.9.1 client
 step ./kafka-libs.sh 4.3.0 streams
 step ./kafka-libs.sh 4.3.0 connect

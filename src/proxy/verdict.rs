@@ -301,14 +301,12 @@ impl Judge {
         Ok(self.doubts(asked))
     }
 
-    /// Requests that brokers do not agree on: Kafka 4 closes on Produce before version 3, Kafka 4.4 on more than
-    /// 10,000 tagged fields. Where only the broker's own limit speaks, it judges; what a rule forbids is closed on.
+    /// Requests that brokers do not agree on: Kafka 4.4 closes on more than 10,000 tagged fields. Where only the
+    /// broker's own limit speaks, it judges; what a rule forbids is closed on.
     fn leave_to_broker(&mut self) -> Result<(), Malformed> {
-        let field = match (self.layout.version, self.layout.has_many_tags) {
-            (..3, _) => "api_version",
-            (_, true) => "tagged_fields",
-            (_, false) => return Ok(()),
-        };
+        if !self.layout.has_many_tags {
+            return Ok(());
+        }
         for weighed in &mut self.weighed {
             if matches!(&weighed.outcome, Outcome::Over(measured, violation) if !measured.topic.policy.is_configured(&violation.limit))
             {
@@ -320,7 +318,7 @@ impl Judge {
             _ => false,
         };
         if self.weighed.iter().any(is_forbidden) {
-            return Err(Malformed::new(field, Reason::UnsupportedVersion));
+            return Err(Malformed::new("tagged_fields", Reason::UnsupportedVersion));
         }
         Ok(())
     }
