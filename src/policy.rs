@@ -23,6 +23,7 @@ mod words;
 pub use clients::{Client, ClientRules};
 pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
+pub(crate) use refusal::{batch_of, grouped};
 pub use refusal::{Blame, Place, Refusal};
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use stuck::{LARGE_BYTES, Reader, StuckWatch};
