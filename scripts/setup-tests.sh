@@ -20,6 +20,7 @@ step ./kafka-libs.sh 3.9.1 broker
 step ./kafka-libs.sh 3.9.1 client
 step ./kafka-libs.sh 4.3.0 streams
 step ./kafka-libs.sh 4.3.0 connect
+step ./kafka-libs.sh 4.4.0 tools
 step ./kafka-libs.sh 4.3.0 spring
 for set_name in client kafka4 streams spring; do step ./java-classes.sh "$set_name"; done
 step ./python-env.sh

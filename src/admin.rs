@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::explain::{BadQuestion, Explanation, Question};
 use crate::policy::{Action, Gate, Limit, Source};
 use crate::telemetry::{
     BatchCounts, GateCounts, LargestSizes, LastSizes, Metrics, Observed, Refusals,
@@ -21,6 +22,9 @@ use crate::telemetry::{
 pub use families::{FamilyView, GapView, MemberView};
 pub use server::serve;
 pub use status::{ControlPlaneView, ReloadView, StatusView};
+
+/// Answers `POST /api/v1/explain`.
+pub type Explain = dyn Fn(&Question) -> Result<Explanation, BadQuestion> + Send + Sync;
 
 /// What the server shows. Everything is asked anew for each request.
 #[derive(Clone)]
@@ -35,8 +39,13 @@ pub struct AdminState {
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
     /// `/api/v1/status`.
     pub status: Arc<dyn Fn() -> StatusView + Send + Sync>,
+    /// What clients are served without, each a sentence, told beside `ready`: rights that are missing, limits that
+    /// grow old.
+    pub notes: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     /// `/api/v1/topics`.
     pub topics: Arc<dyn Fn() -> Vec<TopicView> + Send + Sync>,
+    /// `POST /api/v1/explain`.
+    pub explain: Arc<Explain>,
     /// `/api/v1/families`.
     pub families: Arc<dyn Fn() -> Vec<FamilyView> + Send + Sync>,
     /// `/api/v1/config`: secrets are hidden by whoever fills this.

@@ -10,6 +10,7 @@ use sizegate::admin::{
     self, AdminState, ControlPlaneView, FamilyView, GapView, LimitView, MemberView, Readiness,
     ReloadView, StatusView, TopicView,
 };
+use sizegate::explain::BadQuestion;
 use sizegate::policy::families::{Alignment, MemberKind, Membership};
 use sizegate::policy::{Action, Codec, Gate, Source};
 use sizegate::telemetry::{LastSizes, Metrics, RefusalRecord, Refusals};
@@ -136,6 +137,8 @@ fn state(readiness: Readiness) -> AdminState {
         ready: Arc::new(move || readiness.clone()),
         status: Arc::new(status),
         topics: Arc::new(|| vec![view("payments"), view("orders")]),
+        notes: Arc::new(Vec::new),
+        explain: Arc::new(|_| Err(BadQuestion::NoTopic)),
         families: Arc::new(|| vec![family()]),
         config: Arc::new(|| json!({"mode": "enforce"})),
     }

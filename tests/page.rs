@@ -13,6 +13,10 @@ use sizegate::admin::{
     self, AdminState, ControlPlaneView, FamilyView, LimitView, MemberView, Readiness, ReloadView,
     StatusView, TopicView,
 };
+use sizegate::explain::{
+    Advice, Candidate, Check, Explanation, GateLimit, Outcome, Party, Role, State,
+};
+use sizegate::findings::Unseen;
 use sizegate::policy::families::{Alignment, MemberKind, Membership};
 use sizegate::policy::{Action, Codec, Gate, Source};
 use sizegate::telemetry::{
@@ -211,7 +215,7 @@ fn a_person_on_call_finds_their_way_in_a_real_browser() {
         .arg("remedy", REMEDY)
         .arg("mistake", "record_byte")
         .run();
-    assert_all_passed(&output, 15);
+    assert_all_passed(&output, 16);
     assert_eq!(shop.kafka.latest_offset("orders", 0), 122);
 }
 
@@ -225,7 +229,7 @@ fn take_pictures(url: &str) {
         .arg("topic", EVENTS)
         .arg("folder", Path::new(&folder).display())
         .run();
-    assert!(output.lines.len() > 3, "{:?}", output.lines);
+    assert_eq!(output.lines.len(), 4, "{:?}", output.lines);
 }
 
 #[tokio::test]
@@ -265,6 +269,8 @@ fn crowd() -> AdminState {
         }),
         status: Arc::new(status),
         topics: Arc::new(|| (0..1_000).map(topic).collect()),
+        notes: Arc::new(|| vec![HOSTILE.into()]),
+        explain: Arc::new(|_| Ok(explanation())),
         families: Arc::new(|| vec![family()]),
         config: Arc::new(|| json!({"mode": HOSTILE})),
     }
@@ -284,6 +290,49 @@ fn family() -> FamilyView {
             warnings: vec![HOSTILE.into()],
         }],
         absent: vec![HOSTILE.into()],
+    }
+}
+
+fn explanation() -> Explanation {
+    Explanation {
+        topic: HOSTILE.into(),
+        rule: Some(HOSTILE.into()),
+        rules_for_some_clients: vec![HOSTILE.into()],
+        action: Action::Reject,
+        limits: vec![GateLimit {
+            gate: Gate::Record,
+            limit_bytes: Some(65_536),
+            source: Some(Source::Rule),
+            name: Some(HOSTILE.into()),
+            chain: vec![Candidate {
+                what: HOSTILE.into(),
+                bytes: 65_536,
+                role: Role::InForce,
+            }],
+        }],
+        record: None,
+        checks: vec![Check {
+            by: Party::Sizegate,
+            what: HOSTILE.into(),
+            size_bytes: 70_000,
+            limit_bytes: Some(65_536),
+            source: HOSTILE.into(),
+            outcome: Outcome::Refuses,
+            note: HOSTILE.into(),
+        }],
+        passes: Some(false),
+        refused_by: Some(Party::Sizegate),
+        verdict: HOSTILE.into(),
+        remedy: vec![Advice {
+            step: "the topic's limits",
+            state: State::Change,
+            text: HOSTILE.into(),
+            command: Some(HOSTILE.into()),
+        }],
+        unseen: vec![Unseen {
+            what: HOSTILE.into(),
+            grant: Some(HOSTILE.into()),
+        }],
     }
 }
 
@@ -379,7 +428,7 @@ fn refusal(n: u64) -> RefusalRecord {
         limit_bytes: 65_536,
         source: Source::Rule,
         rule: Some(HOSTILE.into()),
-        member: None,
+        member: Some(HOSTILE.into()),
         action: Action::Reject,
         error_code: 10,
         is_loop: n.is_multiple_of(7),

@@ -1,15 +1,18 @@
-//! What each path answers. All of them are GET (and HEAD); JSON under `/api/v1/`.
+//! What each path answers. All of them are GET (and HEAD), and `/api/v1/explain` is POST, because it takes a question;
+//! it changes nothing either. JSON under `/api/v1/`.
 
 use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::map_response;
 use axum::response::{Html, IntoResponse, Json, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{AdminState, page};
+use crate::explain::Question;
 use crate::policy::Gate;
 use crate::telemetry::RefusalQuery;
 
@@ -32,6 +35,9 @@ const STRICT: [(HeaderName, &str); 5] = [
 /// What Prometheus expects of its text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// Bytes of a question: a topic's name and a handful of numbers.
+const LONGEST_QUESTION: usize = 4096;
+
 pub(super) fn router(state: AdminState) -> Router {
     Router::new()
         .route("/", get(index))
@@ -48,6 +54,10 @@ pub(super) fn router(state: AdminState) -> Router {
         .route("/api/v1/lingering", get(lingering))
         .route("/api/v1/fetch", get(fetch))
         .route("/api/v1/config", get(config))
+        .route(
+            "/api/v1/explain",
+            post(explain).layer(DefaultBodyLimit::max(LONGEST_QUESTION)),
+        )
         .fallback(async || {
             (
                 StatusCode::NOT_FOUND,
@@ -83,7 +93,9 @@ async fn status(State(state): State<AdminState>) -> Response {
 async fn ready(State(state): State<AdminState>) -> (StatusCode, String) {
     let readiness = (state.ready)();
     if readiness.is_ready() {
-        return (StatusCode::OK, "ready\n".to_owned());
+        let notes = (state.notes)();
+        let notes: String = notes.iter().map(|note| format!("but {note}\n")).collect();
+        return (StatusCode::OK, format!("ready\n{notes}"));
     }
     let body = format!("not ready: {}\n", readiness.why_not.join("; "));
     (StatusCode::SERVICE_UNAVAILABLE, body)
@@ -200,6 +212,22 @@ async fn clients(State(state): State<AdminState>) -> Json<Value> {
 
 async fn config(State(state): State<AdminState>) -> Json<Value> {
     Json((state.config)())
+}
+
+/// A question that is none gets 400 with what is wrong, whatever is wrong with it.
+async fn explain(
+    State(state): State<AdminState>,
+    question: Result<Json<Question>, JsonRejection>,
+) -> Response {
+    let bad =
+        |error: String| (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
+    match question {
+        Ok(Json(question)) => match (state.explain)(&question) {
+            Ok(explanation) => Json(explanation).into_response(),
+            Err(error) => bad(error.to_string()),
+        },
+        Err(rejection) => bad(rejection.body_text()),
+    }
 }
 
 /// Away from this thread: with a thousand topics it takes tens of milliseconds, and this thread accepts clients.

@@ -23,7 +23,7 @@ use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
 use crate::policy::{
-    Action, BatchFacts, Codec, Learned, Limit, LingerWatch, LoopDetector, Source, Violation,
+    Action, BatchFacts, Codec, Learned, Limit, LingerWatch, LoopDetector, Size, Source, Violation,
 };
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
@@ -59,6 +59,8 @@ pub struct Sent {
     pub codec: Option<Codec>,
     /// Its records, as declared.
     pub records: i32,
+    /// 61 + records after decompression, where it was measured.
+    pub uncompressed: Option<Size>,
 }
 
 /// A partition that was not.

@@ -9,8 +9,10 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::{
     AdminState, ControlPlaneView, LimitView, Readiness, ReloadView, StatusView, TopicView,
 };
-use crate::cluster::{Cluster, Topic};
+use crate::cluster::{Cluster, Status, Topic};
 use crate::config::Config;
+use crate::explain::{self, BadQuestion, Explanation, Ground, Question};
+use crate::findings::Unseen;
 use crate::policy::{Learned, Limit, TopicPolicy};
 use crate::proxy::Shared;
 use crate::telemetry::{FamilyFit, Known};
@@ -22,8 +24,9 @@ pub(super) fn admin_state(
     reloaded: &Arc<ArcSwapOption<ReloadView>>,
     draining: CancellationToken,
 ) -> AdminState {
-    let cluster = shared.cluster.clone();
-    let (for_topics, config) = (Arc::clone(shared), Arc::clone(config));
+    let (cluster, for_notes) = (shared.cluster.clone(), shared.cluster.clone());
+    let (for_topics, for_explain) = (Arc::clone(shared), Arc::clone(shared));
+    let (explained, config) = (Arc::clone(config), Arc::clone(config));
     let status = {
         let (shared, config, reloaded) = (
             Arc::clone(shared),
@@ -43,7 +46,9 @@ pub(super) fn admin_state(
         observed: Arc::clone(&shared.observed),
         ready: Arc::new(move || readiness(&cluster, draining.is_cancelled())),
         status: Arc::new(status),
+        notes: Arc::new(move || notes(for_notes.status())),
         topics: Arc::new(move || for_topics.topic_views()),
+        explain: Arc::new(move |question| for_explain.explain(&explained.load(), question)),
         families: Arc::new(move || for_families.family_views()),
         config: Arc::new(move || config.load().to_json()),
     }
@@ -69,6 +74,14 @@ fn readiness(cluster: &Cluster, is_draining: bool) -> Readiness {
         ));
     }
     Readiness { why_not }
+}
+
+/// What the control plane lacks while clients are served: rules hold all the same.
+fn notes(status: Status) -> Vec<String> {
+    let unlearned = status
+        .error
+        .map(|error| format!("limits are not learned now, and the last known hold: {error}"));
+    status.missing_rights.into_iter().chain(unlearned).collect()
 }
 
 impl Shared {
@@ -108,6 +121,38 @@ impl Shared {
         }
     }
 
+    /// From what is known now: nothing is asked for it.
+    fn explain(&self, config: &Config, question: &Question) -> Result<Explanation, BadQuestion> {
+        let topic = self.cluster.topic(&question.topic);
+        let facts = topic.map(|topic| self.cluster.known_facts(&topic));
+        let mut unseen: Vec<Unseen> = Vec::new();
+        let status = self.cluster.status();
+        unseen.extend(
+            status
+                .missing_rights
+                .map(|what| Unseen { what, grant: None }),
+        );
+        unseen.extend(status.error.map(|error| Unseen {
+            what: format!("the control plane is down, so limits may have changed: {error}"),
+            grant: None,
+        }));
+        if facts.is_none() {
+            unseen.push(Unseen {
+                what: format!("the control plane knows no topic {}", question.topic),
+                grant: None,
+            });
+        }
+        let ground = Ground {
+            config,
+            policy: &self.policy.load(),
+            topic: facts.as_ref(),
+            brokers: &[],
+            batch_limit_of: &|topic| Some(self.cluster.topic(topic)?.batch_limit()?.0),
+            unseen,
+        };
+        explain::explain(question, &ground)
+    }
+
     fn topic_view(&self, topic: &Topic) -> TopicView {
         let all = self.policy.load();
         let policy = all.for_topic(&topic.name);
@@ -143,7 +188,8 @@ impl Known for Shared {
     }
 
     fn is_control_plane_up(&self) -> bool {
-        self.cluster.status().is_up
+        let status = self.cluster.status();
+        status.is_up && status.missing_rights.is_none()
     }
 
     fn limits_age(&self) -> Option<Duration> {

@@ -7,11 +7,10 @@ const shot = (page, name, options = {}) => page.screenshot({ path: `${folder}/${
 
 await run({
   "topics": async (open) => shot(await open({ height: 1000 }), "page-topics"),
-  "one topic": async (open) => shot(await open({ hash: `#/topics/${topic}`, height: 1180 }), "page-topic"),
   "one topic, dark": async (open) => shot(await open({ hash: `#/topics/${topic}?of=record`, height: 1180, scheme: "dark" }), "page-topic-dark"),
   "explain": async (open) => {
     const page = await open({ hash: `#/explain?topic=${topic}`, height: 1100 });
-    await page.getByLabel("Value").fill("70000");
+    await page.getByLabel("Value", { exact: true }).fill("70000");
     await page.getByRole("button", { name: "Explain" }).click();
     await page.locator(".outcome").waitFor();
     await shot(page, "page-explain");

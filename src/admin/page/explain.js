@@ -82,7 +82,8 @@ function answer(explanation) {
   return [
     el("div", { class: passes === false ? "outcome over" : "outcome" },
       el("p", {}, verdict || "Without sizes, these are the limits in force."),
-      el("p", {}, explanation.rule ? `Rule “${explanation.rule}”` : "No rule names the topic", `, action ${explanation.action}.`)),
+      el("p", {}, explanation.rule ? `Rule “${explanation.rule}”` : "No rule names the topic", `, action ${explanation.action}.`),
+      explanation.rules_for_some_clients?.length ? el("p", {}, `Rules for some clients only are left out: ${explanation.rules_for_some_clients.join(", ")}.`) : null),
     checks.length ? el("section", { "aria-labelledby": "h-way" }, el("h2", { id: "h-way" }, "On the record’s way"), way(checks)) : null,
     remedy.length ? el("section", { "aria-labelledby": "h-steps" }, el("h2", { id: "h-steps" }, "What to do"), steps(remedy)) : null,
     el("section", { "aria-labelledby": "h-limits" }, el("h2", { id: "h-limits" }, "Where the limits come from"), origins(limits)),

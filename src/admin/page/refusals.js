@@ -70,6 +70,7 @@ export function entry(refusal) {
       fact("software", refusal.software || "does not say"),
       fact("from", refusal.address),
       refusal.principal ? fact("principal", refusal.principal) : null,
+      refusal.member ? fact("kept for", refusal.member) : null,
       fact("answer", refusal.action === "reject" ? errorText(refusal.error_code) : "observed only: forwarded"),
       refusal.is_loop ? fact("loop", "sent again and again; ended") : null)));
 }

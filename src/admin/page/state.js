@@ -1,4 +1,5 @@
-// The process at a glance: one line, and what someone should look at.
+// The process at a glance: one line, and what someone should look at. Screen readers are told of the latter as it
+// changes, not of the former: it changes all the time.
 
 import { el, link } from "./dom.js";
 import { ago, clock, count, number, size } from "./words.js";
@@ -6,7 +7,7 @@ import { misaligned } from "./families.js";
 import { stuck, suspects } from "./lingering.js";
 
 export function summary({ status, failed }) {
-  if (!status) return [el("strong", { class: "bad" }, "sizegate does not answer"), `: ${failed?.message ?? "no connection"}`];
+  if (!status) return [el("strong", { class: "bad" }, "No answer"), `: ${failed?.message ?? "no connection"}`];
   const isReady = status.why_not_ready.length === 0;
   const { control_plane: plane } = status;
   const facts = [
@@ -24,9 +25,12 @@ export function summary({ status, failed }) {
 /** List items, the worst first. */
 export function attention(state) {
   const { status } = state;
-  if (!status) return [];
   const items = [];
   const add = (kind, ...what) => items.push(el("li", { class: kind }, ...what));
+  if (!status) {
+    add("over", el("strong", {}, "sizegate does not answer. "), "What stands below is what it said last.");
+    return items;
+  }
   for (const why of status.why_not_ready) add("over", el("strong", {}, "Not ready: "), why);
   const { control_plane: plane, reload } = status;
   if (!plane.is_up) {

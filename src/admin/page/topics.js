@@ -16,7 +16,7 @@ const SHOWN = {
   refused: "with refusals",
   ruled: "named by a rule",
 };
-const ORDERS = { "": "what needs attention", name: "name", batches: "batches" };
+const ORDERS = { "": "attention first", name: "by name", batches: "most batches first" };
 
 export function toolbar(params, choose) {
   const filter = el("input", { id: "filter", type: "search", value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false" });
@@ -31,7 +31,7 @@ export function toolbar(params, choose) {
   return el("div", { class: "toolbar", role: "search", "aria-label": "Topics" },
     el("p", { class: "wide" }, el("label", { for: "filter" }, "Filter by name"), filter),
     select("shown", "Show", SHOWN, "show"),
-    select("order", "First", ORDERS, "order"));
+    select("order", "Order", ORDERS, "order"));
 }
 
 /** The address changed (back, a link): the fields follow, unless someone is typing there. */

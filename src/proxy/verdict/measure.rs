@@ -62,7 +62,7 @@ impl Sampler {
 
 /// Counts the sizes inside a batch that passed: always, never, or as often as its share of time allows.
 pub(super) fn sample(
-    measured: &Measured,
+    measured: &mut Measured,
     batch: &[u8],
     decode: Decode,
     metrics: &Metrics,
@@ -113,6 +113,8 @@ pub(super) fn sample(
         metrics.inspection("sampled", codec);
         metrics.inspection_seconds(codec).observe(took);
     }
+    // Should the broker refuse it, its text says what was seen.
+    measured.facts.uncompressed = measured.facts.uncompressed.or(inspection.uncompressed);
     if let Some(Size::Exact(bytes)) = inspection.uncompressed {
         measured.topic.metrics.uncompressed(codec, bytes);
     }

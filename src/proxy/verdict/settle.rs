@@ -55,8 +55,8 @@ impl Judge {
             }
             let result = match outcome {
                 Outcome::Pass | Outcome::SpoilsRequest => None,
-                Outcome::Within(measured) => {
-                    self.count(&measured, batch, now);
+                Outcome::Within(mut measured) => {
+                    self.count(&mut measured, batch, now);
                     measured.topic.metrics.forwarded.inc();
                     verdict.sent.push(measured.sent(partition));
                     None
@@ -64,7 +64,7 @@ impl Judge {
                 Outcome::Over(mut measured, violation)
                     if measured.topic.policy.action == Action::Observe =>
                 {
-                    self.count(&measured, batch, now);
+                    self.count(&mut measured, batch, now);
                     look_inside(&mut measured, batch);
                     self.observe(&measured, violation, partition, client);
                     verdict.sent.push(measured.sent(partition));
@@ -119,13 +119,13 @@ impl Judge {
     }
 
     /// Counts what was measured of a batch that goes on to the broker.
-    fn count(&self, measured: &Measured, batch: &[u8], now: Instant) {
+    fn count(&self, measured: &mut Measured, batch: &[u8], now: Instant) {
         let Measured {
             topic,
             header,
             facts,
             proof,
-        } = measured;
+        } = &*measured;
         let Some(codec) = facts.codec else { return };
         topic.metrics.batch(
             codec,
@@ -238,6 +238,7 @@ impl Measured {
             wire_bytes,
             codec,
             records,
+            uncompressed,
             ..
         } = facts;
         Sent {
@@ -246,6 +247,7 @@ impl Measured {
             wire_bytes,
             codec,
             records,
+            uncompressed,
         }
     }
 }
