@@ -18,7 +18,7 @@ mod walk;
 
 pub use header::{BATCH_HEADER_BYTES, BatchHeader};
 pub use message_set::{Message, MessageStream, largest_message, messages};
-pub use record::{ESTIMATE_OVERHEAD_BYTES, ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes};
 pub(crate) use record::varint_bytes;
+pub use record::{ESTIMATE_OVERHEAD_BYTES, ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes};
 pub use stream::RecordStream;
 pub use walk::walk_records;

@@ -224,10 +224,7 @@ fn each_sample_says_what_was_counted() {
             1.0,
         ),
         (r#"near_limit_total{topic="orders",gate="batch"}"#, 1.0),
-        (
-            r#"family_aligned{main="orders",member="orders-dlt"}"#,
-            0.0,
-        ),
+        (r#"family_aligned{main="orders",member="orders-dlt"}"#, 0.0),
         (
             r#"family_gap_bytes{main="orders",member="orders-dlt"}"#,
             65_536.0,

@@ -219,7 +219,8 @@ async fn explain(
     State(state): State<AdminState>,
     question: Result<Json<Question>, JsonRejection>,
 ) -> Response {
-    let bad = |error: String| (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
+    let bad =
+        |error: String| (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
     match question {
         Ok(Json(question)) => match (state.explain)(&question) {
             Ok(explanation) => Json(explanation).into_response(),

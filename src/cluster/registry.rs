@@ -156,7 +156,10 @@ pub(super) struct Sighting<'a> {
 impl Registry {
     pub(super) fn topic(&self, name: &str) -> Option<Arc<Topic>> {
         let topics = self.read_topics();
-        topics.by_name.get(name).map(|ByName(topic)| Arc::clone(topic))
+        topics
+            .by_name
+            .get(name)
+            .map(|ByName(topic)| Arc::clone(topic))
     }
 
     pub(super) fn topic_by_id(&self, id: Uuid) -> Option<Arc<Topic>> {

@@ -167,7 +167,8 @@ impl Condition {
     pub(super) fn hidden(&self, topic: &str) {
         let text = format!(
             "topic {topic} is hidden from the proxy, and its limits with it; rules still hold. Grant: {}",
-            self.commands.allow(&["Describe", "DescribeConfigs"], Resource::Topic("*"))
+            self.commands
+                .allow(&["Describe", "DescribeConfigs"], Resource::Topic("*"))
         );
         let mut said = self.lock();
         if !said.was_hidden {

@@ -78,8 +78,8 @@ fn limit(comparison: &Comparison<'_>, topic: &str, gate: Gate) -> Option<Limit> 
         return comparison.own_batch_limit(topic);
     }
     let policy = comparison.policy.own(topic);
-    let limits = policy.inside_limits().iter();
-    limits.filter(|limit| limit.gate == gate).next().cloned()
+    let mut limits = policy.inside_limits().iter();
+    limits.find(|limit| limit.gate == gate).cloned()
 }
 
 fn why_too_small(family: &Family, member: &Member, gap: &Gap, missing: u64) -> String {

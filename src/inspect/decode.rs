@@ -7,9 +7,7 @@ use super::limits::Ceilings;
 use super::tally::Tally;
 use super::{Finding, Inspection, Proof, Scratch, Undecodable};
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordError, RecordSizes, RecordStream};
-use crate::codec::{
-    Bound, DecodeError, End, Output, scan_cost_bytes, scanned_bound, upper_bound,
-};
+use crate::codec::{Bound, DecodeError, End, Output, scan_cost_bytes, scanned_bound, upper_bound};
 use crate::policy::{Codec, Size};
 
 /// As [`super::look_at_plain`], for a payload that is compressed.

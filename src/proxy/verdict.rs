@@ -23,8 +23,7 @@ use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
 use crate::policy::{
-    Action, BatchFacts, Codec, Learned, Limit, LingerWatch, LoopDetector, Size, Source,
-    Violation,
+    Action, BatchFacts, Codec, Learned, Limit, LingerWatch, LoopDetector, Size, Source, Violation,
 };
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};

@@ -517,11 +517,7 @@ impl Session {
         let fetches = &mut self.fetches;
         let topics = &mut self.judge.topics;
         let context = (&*self.shared, &self.who, self.last_traffic);
-        walker.take_if(|walker| {
-            fetches
-                .read_answer(walker, body, topics, context)
-                .is_err()
-        });
+        walker.take_if(|walker| fetches.read_answer(walker, body, topics, context).is_err());
         self.to_client.push(chunk);
         if is_over {
             self.end_answer();

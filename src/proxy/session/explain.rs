@@ -241,7 +241,9 @@ fn cause(error_code: i16, sent: &Sent) -> Option<(String, &'static str)> {
             grouped(limit.value),
             limit.source
         ),
-        None => "most likely the topic's max.message.bytes, which sizegate could not read".to_owned(),
+        None => {
+            "most likely the topic's max.message.bytes, which sizegate could not read".to_owned()
+        }
     };
     Some((cause, RAISE))
 }
