@@ -14,6 +14,7 @@ use crate::version;
 pub mod check;
 pub mod completions;
 pub mod run;
+pub mod suggest;
 
 /// Exit code: done, nothing to say.
 pub const FINE: u8 = 0;
@@ -48,6 +49,8 @@ pub enum Command {
     Run(run::RunArgs),
     /// Say what is wrong with a config, or what it means
     Check(check::CheckArgs),
+    /// Suggest limits from what was measured
+    Suggest(suggest::SuggestArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
 }

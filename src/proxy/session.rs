@@ -134,7 +134,8 @@ pub struct Session {
     answers: Answers,
     ledger: Ledger,
     judge: Judge,
-    fetches: Fetches,
+    /// None while the client consumes nothing.
+    fetches: Option<Box<Fetches>>,
     to_upstream: Outbox,
     to_client: Outbox,
     last_traffic: Instant,
@@ -166,7 +167,7 @@ impl Session {
             answers: Answers::default(),
             ledger: Ledger::default(),
             judge: Judge::new(Arc::clone(&shared), route.node_id()),
-            fetches: Fetches::default(),
+            fetches: None,
             to_upstream: Outbox::default(),
             to_client: Outbox::default(),
             last_traffic: Instant::now(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::Measured;
 use crate::config::Decode;
 use crate::inspect::{DeepLimits, Effort, Inspection, Scratch, inspect};
-use crate::policy::{Codec, Size};
+use crate::policy::{Codec, RecordAt, Size};
 use crate::telemetry::Metrics;
 
 /// One two-hundredth of a worker's time.
@@ -60,6 +60,15 @@ impl Sampler {
     }
 }
 
+/// What a sample found.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sampled {
+    /// 61 + records after decompression.
+    pub uncompressed: Option<Size>,
+    /// The largest record, where all were measured.
+    pub largest: Option<RecordAt>,
+}
+
 /// Counts the sizes inside a batch that passed: always, never, or as often as its share of time allows.
 pub(super) fn sample(
     measured: &Measured,
@@ -67,7 +76,7 @@ pub(super) fn sample(
     decode: Decode,
     metrics: &Metrics,
     now: Instant,
-) {
+) -> Sampled {
     let may_sample = match decode {
         Decode::Always => true,
         Decode::WhenNeeded => SAMPLER.with_borrow_mut(|sampler| sampler.may_sample(now)),
@@ -78,7 +87,7 @@ pub(super) fn sample(
         .codec
         .filter(|_| may_sample && measured.header.magic == 2)
     else {
-        return;
+        return Sampled::default();
     };
     let most = if decode == Decode::Always {
         u64::MAX
@@ -114,6 +123,10 @@ pub(super) fn sample(
     }
     if let Some(Size::Exact(bytes)) = inspection.uncompressed {
         measured.topic.metrics.uncompressed(codec, bytes);
+    }
+    Sampled {
+        uncompressed: inspection.uncompressed,
+        largest: inspection.largest,
     }
 }
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::measure::{look_inside, sample};
+use super::measure::{Sampled, look_inside, sample};
 use super::{
     INVALID_RECORD, Judge, MESSAGE_TOO_LARGE, Measured, Outcome, Refused, Sent, Verdict, Weighed,
 };
 use crate::batch::BatchHeader;
 use crate::policy::{
-    self, Action, Arrival, BatchFacts, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Violation,
+    self, Action, Arrival, BatchFacts, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Size,
+    Violation,
 };
 use crate::proxy::ClientInfo;
 use crate::proxy::topics::TopicHandle;
@@ -56,7 +57,8 @@ impl Judge {
             let result = match outcome {
                 Outcome::Pass | Outcome::SpoilsRequest => None,
                 Outcome::Within(measured) => {
-                    self.count(&measured, batch, now);
+                    let sampled = self.count(&measured, batch, now);
+                    self.count_near(&measured, &sampled);
                     measured.topic.metrics.forwarded.inc();
                     verdict.sent.push(measured.sent(partition));
                     None
@@ -118,15 +120,17 @@ impl Judge {
             .to_vec()
     }
 
-    /// Counts what was measured of a batch that goes on to the broker.
-    fn count(&self, measured: &Measured, batch: &[u8], now: Instant) {
+    /// Counts what was measured of a batch that goes on to the broker. Returns what a sample of it found.
+    fn count(&self, measured: &Measured, batch: &[u8], now: Instant) -> Sampled {
         let Measured {
             topic,
             header,
             facts,
             proof,
         } = measured;
-        let Some(codec) = facts.codec else { return };
+        let Some(codec) = facts.codec else {
+            return Sampled::default();
+        };
         topic.metrics.batch(
             codec,
             facts.wire_bytes,
@@ -135,20 +139,39 @@ impl Judge {
         if let Some(proof) = proof {
             self.shared.metrics.inspection(proof.label(), codec);
         }
-        if topic
-            .policy
-            .batch_limit_bytes(topic.learned())
-            .is_some_and(|limit| topic.policy.is_near(facts.wire_bytes, limit))
-        {
-            topic.metrics.near_limit(Gate::Batch);
-        }
         sample(
             measured,
             batch,
             self.shared.decode(),
             &self.shared.metrics,
             now,
-        );
+        )
+    }
+
+    /// Sizes within a limit and near it, where they are known.
+    fn count_near(&self, measured: &Measured, sampled: &Sampled) {
+        let Measured { topic, facts, .. } = measured;
+        let near = |gate, size: Option<u64>, limit: Option<u64>| {
+            if let (Some(size), Some(limit)) = (size, limit)
+                && topic.policy.is_near(size, limit)
+            {
+                topic.metrics.near_limit(gate);
+            }
+        };
+        let batch_limit = topic.policy.batch_limit_bytes(topic.learned());
+        near(Gate::Batch, Some(facts.wire_bytes), batch_limit);
+        let inside = &topic.policy.inside;
+        if inside.is_none() {
+            return;
+        }
+        let uncompressed = match facts.uncompressed.or(sampled.uncompressed) {
+            Some(Size::Exact(bytes)) => Some(bytes),
+            Some(Size::AtLeast(_)) | None => None,
+        };
+        near(Gate::Uncompressed, uncompressed, inside.uncompressed_bytes);
+        let largest = facts.largest.or(sampled.largest);
+        let record_bytes = largest.map(|largest| largest.record_bytes);
+        near(Gate::Record, record_bytes, inside.record_bytes);
     }
 
     fn refuse(
