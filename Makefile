@@ -1,7 +1,7 @@
 # Everything a person or CI does with this repository. The work is in scripts/; each says what it needs.
 # Downloads and what is made of them are in .cache/, fetched once.
 
-.PHONY: help demo up ladder down test lint bench fmt clean-cache
+.PHONY: help demo up ladder down test lint check-deploy image bench fmt clean-cache
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -24,6 +24,12 @@ test: ## all set-up and all tests, against real brokers with real clients
 lint: ## formatting and clippy
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
+
+check-deploy: ## what is in deploy/, by Helm, kubeconform and systemd-analyze
+	@scripts/check-deploy.sh
+
+image: ## the container image without an engine, and a test of it (root)
+	@scripts/image.sh
 
 bench: ## the benches, beside a direct connection and HAProxy
 	@scripts/bench.sh

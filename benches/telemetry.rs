@@ -98,7 +98,12 @@ impl Known for Limits {
             value: 1_048_588,
             source: Source::Broker,
             name: None,
+            headroom_bytes: 0,
         }]
+    }
+
+    fn families(&self) -> Vec<sizegate::telemetry::FamilyFit> {
+        Vec::new()
     }
 
     fn is_control_plane_up(&self) -> bool {

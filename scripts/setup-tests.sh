@@ -17,7 +17,8 @@ done
 step ./kafka-libs.sh 3.9.1 client
 step ./kafka-libs.sh 4.3.0 streams
 step ./kafka-libs.sh 4.3.0 connect
-for set_name in client kafka4 streams; do step ./java-classes.sh "$set_name"; done
+step ./kafka-libs.sh 4.3.0 spring
+for set_name in client kafka4 streams spring; do step ./java-classes.sh "$set_name"; done
 step ./python-env.sh
 step ./node-env.sh
 step ./go-clients.sh

@@ -3,6 +3,7 @@
 //! Invariants: nothing here changes state; nothing that a topic or a client is called can be executed by a browser;
 //! a slow or greedy peer holds one of a few connections for a bounded time.
 
+mod families;
 mod page;
 mod routes;
 mod server;
@@ -14,6 +15,7 @@ use serde::Serialize;
 use crate::policy::{Action, Gate, Limit, Source};
 use crate::telemetry::{BatchCounts, LastSizes, Metrics, Observed, Refusals};
 
+pub use families::{FamilyView, GapView, MemberView};
 pub use server::serve;
 
 /// What the server shows. Everything is asked anew for each request.
@@ -29,6 +31,8 @@ pub struct AdminState {
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
     /// `/api/v1/topics`.
     pub topics: Arc<dyn Fn() -> Vec<TopicView> + Send + Sync>,
+    /// `/api/v1/families`.
+    pub families: Arc<dyn Fn() -> Vec<FamilyView> + Send + Sync>,
     /// `/api/v1/config`: secrets are hidden by whoever fills this.
     pub config: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
 }

@@ -208,6 +208,11 @@ impl Cluster {
         self.0.shared.registry.topics()
     }
 
+    /// Waits until a topic has come or gone since the last time. For one waiter.
+    pub async fn topics_changed(&self) {
+        self.0.shared.registry.topics_changed().await;
+    }
+
     /// A topic, asking Metadata (and its limits with it) where it is not known. Concurrent askers share a request;
     /// an absence is believed for 1 s. At most [`ASK_DEADLINE`].
     pub async fn find_topic(&self, name: &str) -> Lookup {

@@ -7,6 +7,7 @@
 //! ```
 
 mod advice;
+mod clients;
 mod contradictions;
 mod layers;
 mod mistakes;
@@ -24,6 +25,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use clients::{Clients, NamePattern};
 pub use layers::{ENV_PREFIX, Env, Overrides, process_env};
 pub use mistakes::{ConfigErrors, Mistake};
 pub use raw::known_keys;
@@ -256,6 +258,8 @@ pub struct Rule {
     pub name: String,
     /// Any of them matches.
     pub topics: Vec<TopicPattern>,
+    /// Narrows it to some clients.
+    pub clients: Option<Clients>,
     /// What this rule sets.
     pub limits: Limits,
     /// What happens above a limit.

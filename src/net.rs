@@ -4,11 +4,14 @@
 //! that the socket did not take, so a writer ends every burst with a flush.
 
 mod connector;
+mod read_ahead;
+mod reasons;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-pub use connector::{Acceptor, Connector};
+pub use connector::{Acceptor, Connector, NotAccepted};
+pub use reasons::{Peer, explained, tls_reason};
 pub use stream::Stream;
 pub use tls::TlsConfigError;

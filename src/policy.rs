@@ -10,6 +10,8 @@
     clippy::arithmetic_side_effects
 )]
 
+mod clients;
+pub mod families;
 mod linger;
 mod loops;
 mod refusal;
@@ -18,10 +20,11 @@ mod stuck;
 mod violation;
 mod words;
 
+pub use clients::{Client, ClientRules};
 pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
-pub use rules::{Learned, Policy, TopicPolicy};
+pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use stuck::{LARGE_BYTES, Reader, StuckWatch};
 pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};
 pub(crate) use words::labelled;

@@ -89,4 +89,8 @@ pub struct ClientInfo {
     pub client_id: Option<String>,
     /// What it says it is.
     pub software: Option<ClientSoftware>,
+    /// The user name it authenticated with; `None` without SASL, and where the mechanism does not show it.
+    pub principal: Option<Arc<str>>,
+    /// Goes up with every change of the above.
+    pub revision: u64,
 }

@@ -4,6 +4,8 @@
 //! cluster's answers takes tens of milliseconds; each worker runs sessions on a runtime of its own, so that no
 //! session ever moves between cores.
 
+mod certificates;
+mod families;
 mod reload;
 mod view;
 
@@ -96,7 +98,7 @@ async fn serve(
         let (observed, shutdown) = (Arc::clone(&shared.observed), shutdown.clone());
         async move { observed.run(shutdown).await }
     });
-    start_control_plane(shared.cluster.clone(), shutdown.clone())?;
+    start_control_plane(Arc::clone(&shared), shutdown.clone())?;
     let bound = Bound {
         workers,
         sessions: sessions.clone(),
@@ -180,11 +182,19 @@ fn decoders() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2))
 }
 
-fn start_control_plane(cluster: Cluster, shutdown: CancellationToken) -> std::io::Result<()> {
+fn start_control_plane(shared: Arc<Shared>, shutdown: CancellationToken) -> std::io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new()
         .name("control-plane".to_owned())
-        .spawn(move || runtime.block_on(cluster.run(shutdown)))?;
+        .spawn(move || {
+            runtime.block_on(async {
+                let cluster = shared.cluster.clone();
+                tokio::join!(
+                    cluster.run(shutdown.clone()),
+                    families::follow(shared, shutdown)
+                )
+            })
+        })?;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ mod topic;
 
 pub use cells::{Counter, SizeHistogram, TimeHistogram};
 pub use clients::{ClientConnection, ClientView, Clients};
-pub use families::Known;
+pub use families::{FamilyFit, Known};
 pub use kafka_names::{api_name, error_name};
 pub use metrics::Metrics;
 pub use observed::{

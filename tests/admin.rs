@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use sizegate::admin::{self, AdminState, LimitView, Readiness, TopicView};
+use sizegate::admin::{
+    self, AdminState, FamilyView, GapView, LimitView, MemberView, Readiness, TopicView,
+};
+use sizegate::policy::families::{Alignment, MemberKind, Membership};
 use sizegate::policy::{Action, Codec, Gate, Source};
 use sizegate::telemetry::{LastSizes, Metrics, RefusalRecord, Refusals};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,6 +36,29 @@ fn view(topic: &str) -> TopicView {
             batch_bytes: Some(5_000),
             ..LastSizes::default()
         }),
+    }
+}
+
+fn family() -> FamilyView {
+    FamilyView {
+        main: "orders".into(),
+        alignment: Alignment::Enforce,
+        members: vec![MemberView {
+            topic: "orders-dlt".into(),
+            kind: MemberKind::DeadLetter,
+            membership: Membership::Configured,
+            aligned: Some(false),
+            gap_bytes: Some(5),
+            gates: vec![GapView {
+                gate: Gate::Batch,
+                main_bytes: Some(100),
+                member_bytes: 105,
+                headroom_bytes: 10,
+                gap_bytes: Some(5),
+            }],
+            warnings: vec!["its compression.type is gzip, its main topic's is producer".into()],
+        }],
+        absent: vec!["orders-retry".into()],
     }
 }
 
@@ -79,6 +105,7 @@ fn state(readiness: Readiness) -> AdminState {
         observed: Arc::default(),
         ready: Arc::new(move || readiness.clone()),
         topics: Arc::new(|| vec![view("payments"), view("orders")]),
+        families: Arc::new(|| vec![family()]),
         config: Arc::new(|| json!({"mode": "enforce"})),
     }
 }
@@ -171,7 +198,7 @@ impl Answer {
     }
 }
 
-const PATHS: [&str; 11] = [
+const PATHS: [&str; 12] = [
     "/",
     "/metrics",
     "/livez",
@@ -179,6 +206,7 @@ const PATHS: [&str; 11] = [
     "/api/v1/topics",
     "/api/v1/refusals",
     "/api/v1/clients",
+    "/api/v1/families",
     "/api/v1/lingering",
     "/api/v1/fetch",
     "/api/v1/config",
@@ -297,6 +325,24 @@ async fn topics_come_by_name_with_their_limits_and_sources() {
     assert_eq!(
         server.json("/api/v1/topics?topic=none").await["topics"],
         json!([])
+    );
+}
+
+#[tokio::test]
+async fn families_come_with_what_each_member_lacks() {
+    let server = Server::ready().await;
+    assert_eq!(
+        server.json("/api/v1/families").await,
+        json!({"families": [{
+            "main": "orders", "alignment": "enforce",
+            "members": [{
+                "topic": "orders-dlt", "kind": "dead_letter", "membership": "configured",
+                "aligned": false, "gap_bytes": 5,
+                "gates": [{"gate": "batch", "main_bytes": 100, "member_bytes": 105, "headroom_bytes": 10, "gap_bytes": 5}],
+                "warnings": ["its compression.type is gzip, its main topic's is producer"],
+            }],
+            "absent": ["orders-retry"],
+        }]})
     );
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use sizegate::policy::{Action, Codec, Gate, Limit, Source};
-use sizegate::telemetry::{Known, Metrics, OTHER, TopicMetrics};
+use sizegate::telemetry::{FamilyFit, Known, Metrics, OTHER, TopicMetrics};
 
 /// A cluster that has the topics beginning with `orders`, all with the same limits.
 #[derive(Default)]
@@ -30,11 +30,26 @@ impl Known for Cluster {
             value,
             source,
             name: None,
+            headroom_bytes: 0,
         };
         vec![
             limit(Gate::Batch, 1_048_588, Source::Broker),
             limit(Gate::Record, 65_536, Source::Rule),
             limit(Gate::Ratio, 100, Source::Rule),
+        ]
+    }
+
+    fn families(&self) -> Vec<FamilyFit> {
+        let fit = |member: &str, is_aligned, gap_bytes| FamilyFit {
+            main: "orders".into(),
+            member: member.into(),
+            is_aligned,
+            gap_bytes,
+        };
+        vec![
+            fit("orders-dlt", false, Some(65_536)),
+            fit("orders-retry", true, Some(0)),
+            fit("orders-dlq", false, None),
         ]
     }
 
@@ -185,7 +200,7 @@ fn every_family_of_the_contract_is_there_once_it_is_used() {
          malformed_total connections connections_total connections_closed_total client_connections_total \
          request_seconds proxy_seconds held_bytes memory_budget_bytes memory_waits_total control_plane_up \
          limits_age_seconds config_reloads_total config_last_reload_success build_info refusal_loops_total \
-         linger_suspects_total linger_seconds fetch_batch_bytes fetch_oversized_total fetch_stuck_total"
+         linger_suspects_total linger_seconds fetch_batch_bytes fetch_oversized_total fetch_stuck_total family_aligned family_gap_bytes"
         .split_whitespace()
         .map(|name| format!("sizegate_{name}"))
         .collect();
@@ -209,6 +224,18 @@ fn each_sample_says_what_was_counted() {
             1.0,
         ),
         (r#"near_limit_total{topic="orders",gate="batch"}"#, 1.0),
+        (
+            r#"family_aligned{main="orders",member="orders-dlt"}"#,
+            0.0,
+        ),
+        (
+            r#"family_gap_bytes{main="orders",member="orders-dlt"}"#,
+            65_536.0,
+        ),
+        (
+            r#"family_aligned{main="orders",member="orders-retry"}"#,
+            1.0,
+        ),
         (
             r#"limit_bytes{topic="orders",gate="batch",source="broker"}"#,
             1_048_588.0,

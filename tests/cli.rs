@@ -85,6 +85,22 @@ fn check_shows_what_a_rule_takes_from_limits_and_gives_advice() {
 }
 
 #[test]
+fn check_shows_which_clients_a_rule_is_for() {
+    let (_dir, path) = file(
+        "cluster: {bootstrap_servers: [b:9092]}\nrules:\n- {name: vip, topics: ['*'], clients: {client_ids: [a, 'b-*'], \
+         principals: [/c|d/]}, limits: {batch_bytes: none}}\n- {name: all, topics: ['*'], limits: {record_bytes: 64KiB}}\n",
+    );
+    let output = sizegate(&["check", "--config", path.to_str().expect("a path")], &[]);
+    let expected = "
+RULE      TOPICS             CLIENTS                          ACTION  CODE  LIMITS
+vip       *                  client_id=a|b-* principal=/c|d/  reject  auto  batch_bytes=none
+all       *                  all                              reject  auto  batch_bytes=inherit record_bytes=64KiB
+(limits)  every other topic  all                              reject  auto  batch_bytes=inherit
+";
+    assert!(out(&output).contains(expected), "{}", out(&output));
+}
+
+#[test]
 fn check_and_run_say_the_same_mistakes_and_exit_with_64() {
     let (_dir, path) = file("cluster: {bootstrap_servers: [b:9092]}\nmode: on\nnear_limit: 2\n");
     let path = path.to_str().expect("a path");

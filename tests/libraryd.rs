@@ -3,10 +3,13 @@
 
 mod support;
 
+use std::time::Duration;
+
 use support::programs::Output;
-use support::{Kafka, KafkaOptions, Program, Sizegate};
+use support::{Kafka, KafkaOptions, Program, Sizegate, eventually};
 
 const VERSION: &str = "4.3.0";
+const PATIENCE: Duration = Duration::from_secs(60);
 const EVENTS: &str = "library.events";
 /// The agreement: an event is at most 64 KiB serialised.
 const AGREED: usize = 64 << 10;
@@ -54,6 +57,11 @@ fn the_worked_example_holds_producers_to_what_was_agreed() {
     let sizegate = Sizegate::before(&kafka.bootstrap())
         .file("config/libraryd.yaml")
         .start();
+    eventually(PATIENCE, "the family is known", || {
+        let families = sizegate.json("/api/v1/families");
+        let member = &families["families"][0]["members"][0];
+        (member["aligned"] == false).then_some(())
+    });
     let (direct, guarded) = (kafka.bootstrap(), sizegate.bootstrap());
     let stored = || kafka.latest_offset(EVENTS, 0);
     let large_requests = ("max.request.size", "16777216");
@@ -85,10 +93,11 @@ fn the_worked_example_holds_producers_to_what_was_agreed() {
     );
     assert_eq!(output.lines[0]["local"], true);
     let output = send(&guarded, &over.to_string(), "random", &[large_requests]);
-    // The cheapest gate that refuses is named: the batch alone is too large for the broker.
+    // The cheapest gate that refuses is named: the batch alone is too large for the broker, and its dead letter was
+    // before.
     assert_ours(
         refusal(&output),
-        "[gate=batch size_bytes=1100074 limit_bytes=1048588 source=broker ",
+        "[gate=batch size_bytes=1100074 limit_bytes=983052 source=family member=library.events-dlt headroom_bytes=65536 ",
     );
     let output = send(&direct, &over.to_string(), "random", &[large_requests]);
     assert!(!refusal(&output).contains("sizegate"), "the broker's own");

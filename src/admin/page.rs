@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::Readiness;
 
 /// Path, what it shows.
-const PATHS: [(&str, &str); 9] = [
+const PATHS: [(&str, &str); 10] = [
     ("/metrics", "everything that is counted, for Prometheus"),
     ("/livez", "the process answers"),
     ("/readyz", "clients can be served, or why not"),
@@ -17,6 +17,10 @@ const PATHS: [(&str, &str); 9] = [
     (
         "/api/v1/refusals",
         "the last 1,000 refusals with their full text; ?topic=, ?gate=, ?limit=",
+    ),
+    (
+        "/api/v1/families",
+        "main topics with their retry and dead-letter topics, and whether their limits fit",
     ),
     (
         "/api/v1/clients",

@@ -40,6 +40,7 @@ pub(super) fn router(state: AdminState) -> Router {
         .route("/readyz", get(ready))
         .route("/api/v1/topics", get(topics))
         .route("/api/v1/refusals", get(refusals))
+        .route("/api/v1/families", get(families))
         .route("/api/v1/clients", get(clients))
         .route("/api/v1/lingering", get(lingering))
         .route("/api/v1/fetch", get(fetch))
@@ -147,6 +148,10 @@ async fn refusals(State(state): State<AdminState>, Query(query): Query<RefusalsQ
         }
         Err(error) => (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response(),
     }
+}
+
+async fn families(State(state): State<AdminState>) -> Response {
+    json_or_failed(blocking(move || json!({ "families": (state.families)() })).await)
 }
 
 async fn lingering(State(state): State<AdminState>) -> Json<Value> {

@@ -1,5 +1,7 @@
 //! `sizegate check`: says what is wrong with a config, all in one go, or what a config that is right means.
 
+mod ready;
+
 use std::fmt::Write;
 use std::process::ExitCode;
 
@@ -8,8 +10,12 @@ use serde_json::json;
 
 use super::{ConfigArgs, FINE, USAGE, print, print_mistakes};
 use crate::config::{
-    Advertise, BatchLimit, Config, ConfigErrors, Family, Limits, Rule, TopicPattern, size_text,
+    Advertise, BatchLimit, Clients, Config, ConfigErrors, Family, Limits, NamePattern, Rule,
+    TopicPattern, size_text,
 };
+
+/// Where [`rule_row`] says which clients a rule is for.
+const CLIENTS_COLUMN: usize = 2;
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -17,8 +23,10 @@ use crate::config::{
 Examples:
   sizegate check --config sizegate.yaml
   sizegate check --config sizegate.yaml --output json | jq .mistakes
+  sizegate check --config sizegate.yaml --ready
 
-Exit codes: 0 fine, 64 mistakes (each with its file, line, key and what is allowed).")]
+Exit codes: 0 fine, 64 mistakes (each with its file, line, key and what is allowed).
+With --ready: 0 ready, 1 not ready (and why not), 2 no answer.")]
 pub struct CheckArgs {
     /// Where the configuration comes from.
     #[command(flatten)]
@@ -26,6 +34,9 @@ pub struct CheckArgs {
     /// For people or for programs
     #[arg(long, value_name = "FORM", value_enum, default_value_t = Output::Table)]
     pub output: Output,
+    /// Ask the running proxy instead whether it is ready (its /readyz, over loopback): for health checks
+    #[arg(long)]
+    pub ready: bool,
 }
 
 /// How findings are written.
@@ -39,6 +50,9 @@ pub enum Output {
 
 /// Checks the config.
 pub fn run(args: CheckArgs) -> ExitCode {
+    if args.ready {
+        return ready::run(&args.config);
+    }
     let name = args.config.config.as_ref().map_or_else(
         || "the configuration".to_owned(),
         |path| path.display().to_string(),
@@ -79,7 +93,9 @@ pub fn summary(config: &Config) -> String {
     let mut text = String::new();
     text.push_str(&table(&addresses(config)));
     text.push('\n');
-    let mut rules = vec![row(["RULE", "TOPICS", "ACTION", "CODE", "LIMITS"])];
+    let mut rules = vec![row([
+        "RULE", "TOPICS", "CLIENTS", "ACTION", "CODE", "LIMITS",
+    ])];
     rules.extend(
         config
             .rules
@@ -89,10 +105,17 @@ pub fn summary(config: &Config) -> String {
     rules.push(row([
         "(limits)",
         "every other topic",
+        "all",
         "reject",
         "auto",
         &limits(&config.limits, &Limits::default()),
     ]));
+    // The column is there only where it says something.
+    if config.rules.iter().all(|rule| rule.clients.is_none()) {
+        for row in &mut rules {
+            row.remove(CLIENTS_COLUMN);
+        }
+    }
     text.push_str(&table(&rules));
     if !config.families.members.is_empty() {
         let headroom = size_text(config.families.headroom_bytes);
@@ -174,10 +197,28 @@ fn rule_row(rule: &Rule, base: &Limits) -> Vec<String> {
     row([
         &rule.name,
         &patterns(&rule.topics),
+        &rule.clients.as_ref().map_or("all".to_owned(), clients),
         rule.action.label(),
         rule.error_code.label(),
         &limits(&rule.limits, base),
     ])
+}
+
+fn clients(clients: &Clients) -> String {
+    let kinds = [
+        ("client_id", &clients.client_ids),
+        ("principal", &clients.principals),
+        ("software", &clients.software),
+    ];
+    let texts: Vec<String> = kinds
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(kind, names)| {
+            let names: Vec<String> = names.iter().map(NamePattern::text).collect();
+            format!("{kind}={}", names.join("|"))
+        })
+        .collect();
+    texts.join(" ")
 }
 
 fn family_row(family: &Family, headroom: &str) -> Vec<String> {

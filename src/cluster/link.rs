@@ -18,7 +18,7 @@ use super::call_error::CallError;
 use super::sasl;
 use super::shape;
 use crate::config::{HostPort, Sasl};
-use crate::net::{Connector, Stream};
+use crate::net::{self, Connector, Stream};
 use crate::wire::{Malformed, Reader, Reason};
 
 /// Largest answer taken, Metadata excepted: 500 topics' configs with their synonyms are under 1 MiB, and
@@ -243,7 +243,7 @@ impl Link {
         let io_error = |link: &Self, source| CallError::Io {
             peer: link.peer.clone(),
             api,
-            source,
+            source: net::explained(source, net::Peer::Broker),
         };
         let sent = match self.stream.write_all(frame).await {
             Ok(()) => self.stream.flush().await,

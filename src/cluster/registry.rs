@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::limits::{Learned, MomentCell, Origin};
@@ -56,6 +57,8 @@ pub(super) struct Registry {
     topics: RwLock<Topics>,
     nodes: RwLock<HashMap<i32, Arc<Node>>>,
     absences: Mutex<HashMap<Key, (Instant, Absence)>>,
+    /// A topic came or went.
+    topics_changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -174,6 +177,13 @@ impl Registry {
         if !topic.id.is_nil() {
             maps.by_id.insert(topic.id, Arc::clone(topic));
         }
+        drop(maps);
+        self.topics_changed.notify_one();
+    }
+
+    /// Waits until a topic has come or gone since the last time. One may wait.
+    pub(super) async fn topics_changed(&self) {
+        self.topics_changed.notified().await;
     }
 
     /// A list of all topics was asked for at `at`: those it did not name are gone.
@@ -203,6 +213,7 @@ impl Registry {
                 topic.retire();
                 maps.by_name.remove(&topic.name);
                 maps.by_id.remove(&topic.id);
+                self.topics_changed.notify_one();
             }
         }
     }

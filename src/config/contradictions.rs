@@ -149,7 +149,11 @@ fn rules(config: &Config, report: &mut Report) {
         let shadow = |pattern: &TopicPattern| {
             config.rules[..i]
                 .iter()
-                .position(|earlier| earlier.topics.iter().any(|wider| covers(wider, pattern)))
+                // One that is for some clients only leaves the others to this one.
+                .position(|earlier| {
+                    (earlier.clients.is_none() || earlier.clients == rule.clients)
+                        && earlier.topics.iter().any(|wider| covers(wider, pattern))
+                })
         };
         let shadows: Option<Vec<usize>> = rule.topics.iter().map(shadow).collect();
         if let Some(earlier) = shadows.and_then(|shadows| shadows.into_iter().max()) {
@@ -219,12 +223,19 @@ fn headroom(
 ) {
     const HEADROOM: &str = "families.headroom";
     let headroom = config.families.headroom_bytes;
-    let governing = config
-        .rules
-        .iter()
-        .enumerate()
-        .find(|(_, rule)| rule.topics.iter().any(|wide| covers(wide, member)));
-    let Some((i, rule)) = governing else { return };
+    let governing = |topic: &TopicPattern| {
+        let mut rules = config.rules.iter().enumerate();
+        rules.find(|(_, rule)| {
+            rule.clients.is_none() && rule.topics.iter().any(|wide| covers(wide, topic))
+        })
+    };
+    let Some((i, rule)) = governing(member) else {
+        return;
+    };
+    // Its member then has the main topic's limits, with headroom.
+    if governing(&family.main).is_some_and(|(main, _)| main == i) {
+        return;
+    }
     let (own, base) = (&rule.limits, &config.limits);
     let bytes = |limit: Option<BatchLimit>| match limit {
         Some(BatchLimit::Bytes(bytes)) => Some(bytes),

@@ -18,7 +18,10 @@ use super::scalars::{
     Share, Size,
 };
 use super::topics::MemberPattern;
-use super::{BatchLimit, Decode, HostPort, LogFormat, LogLevel, Mode, SaslMechanism, TopicPattern};
+use super::{
+    BatchLimit, Decode, HostPort, LogFormat, LogLevel, Mode, NamePattern, SaslMechanism,
+    TopicPattern,
+};
 use crate::policy::{Action, ErrorCode};
 
 /// Declares a section: a struct whose every field may be left out.
@@ -103,11 +106,17 @@ section! {
     RawRule {
         name: Key<RuleName>,
         topics: List<Text<TopicPattern>>,
+        clients: Field<RawClients>,
         limits: Field<RawLimits>,
         action: Key<Action>,
         error_code: Key<ErrorCode>,
         // A refusal is at most 1,024 bytes; half of it is ours.
         remedy: Key<Line<512>>,
+    }
+    RawClients {
+        client_ids: List<Text<NamePattern>>,
+        principals: List<Text<NamePattern>>,
+        software: List<Text<NamePattern>>,
     }
     RawFamilies {
         detect: Key<bool>,

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::scalars::{size_text, time_text};
 use super::{
-    Advertise, BatchLimit, ClientTls, Cluster, Config, Families, Family, Identity, Limits,
-    Listener, Rule, ServerTls, TopicPattern,
+    Advertise, BatchLimit, ClientTls, Clients, Cluster, Config, Families, Family, Identity, Limits,
+    Listener, NamePattern, Rule, ServerTls, TopicPattern,
 };
 
 /// Stands where a secret would.
@@ -195,10 +195,23 @@ fn rule(rule: &Rule) -> Value {
     section([
         ("name", Some(json!(rule.name))),
         ("topics", Some(patterns(&rule.topics))),
+        ("clients", rule.clients.as_ref().map(clients)),
         ("limits", Some(limits(&rule.limits))),
         ("action", Some(json!(rule.action))),
         ("error_code", Some(json!(rule.error_code))),
         ("remedy", rule.remedy.as_ref().map(|remedy| json!(remedy))),
+    ])
+}
+
+fn clients(clients: &Clients) -> Value {
+    let names = |patterns: &[NamePattern]| {
+        let texts: Vec<String> = patterns.iter().map(NamePattern::text).collect();
+        (!texts.is_empty()).then(|| json!(texts))
+    };
+    section([
+        ("client_ids", names(&clients.client_ids)),
+        ("principals", names(&clients.principals)),
+        ("software", names(&clients.software)),
     ])
 }
 

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use super::mistakes::{Report, below};
 use super::raw::{
-    Field, List, RawCluster, RawConfig, RawFamily, RawLimits, RawListener, RawNodePorts, RawRule,
-    RawSni, Text,
+    Field, List, RawClients, RawCluster, RawConfig, RawFamily, RawLimits, RawListener,
+    RawNodePorts, RawRule, RawSni, Text,
 };
 use super::scalars::{Alignment, Count, HostName, Interval, Share, Size};
 use super::topics::MemberPattern;
 use super::{
-    Advertise, BatchLimit, Cluster, Config, Decode, Families, Family, Limits, Listener, LogFormat,
-    LogLevel, Mode, Rule, Telemetry, TopicPattern,
+    Advertise, BatchLimit, Clients, Cluster, Config, Decode, Families, Family, Limits, Listener,
+    LogFormat, LogLevel, Mode, NamePattern, Rule, Telemetry, TopicPattern,
 };
 use crate::policy::{Action, ErrorCode};
 
@@ -230,10 +230,48 @@ fn rule(raw: RawRule, path: &str, report: &mut Report) -> Rule {
             .into_iter()
             .map(|text| text.0)
             .collect(),
+        clients: raw
+            .clients
+            .given()
+            .map(|raw| clients(raw, &below(path, "clients"), report)),
         limits: limits(raw.limits.section()),
         action: raw.action.or(Action::Reject),
         error_code: raw.error_code.or(ErrorCode::Auto),
         remedy: raw.remedy.value().map(|line| line.0),
+    }
+}
+
+fn clients(raw: RawClients, path: &str, report: &mut Report) -> Clients {
+    let mut is_empty = true;
+    for (key, list) in [
+        ("client_ids", &raw.client_ids),
+        ("principals", &raw.principals),
+        ("software", &raw.software),
+    ] {
+        is_empty &= list.is_absent();
+        if matches!(list, Field::Given(names) if names.is_empty()) {
+            report.note(
+                &below(path, key),
+                "is an empty list: the rule would be for no client",
+            );
+        }
+    }
+    if is_empty {
+        report.note(
+            path,
+            "names no clients: write `client_ids`, `principals` or `software` (or remove it)",
+        );
+    }
+    let patterns = |list: List<Text<NamePattern>>| {
+        list.entries()
+            .into_iter()
+            .map(|text| text.0)
+            .collect::<Vec<_>>()
+    };
+    Clients {
+        client_ids: patterns(raw.client_ids),
+        principals: patterns(raw.principals),
+        software: patterns(raw.software),
     }
 }
 

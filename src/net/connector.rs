@@ -3,16 +3,22 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::read_ahead::ReadAhead;
+use super::reasons::{Peer, explained, tls_reason};
 use super::stream::Stream;
 use super::tls::{self, TlsConfigError};
-use crate::config::{Cluster, HostPort, ServerTls};
+use crate::config::{ClientTls, Cluster, HostPort, ServerTls};
+use crate::wire::api;
 
 /// For name lookup, TCP and TLS together. Kafka clients give a broker 10 s
 /// (`socket.connection.setup.timeout.ms`); a client waiting behind us must see our failure before its own.
@@ -21,10 +27,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// For a client's TLS handshake: a peer that connects and says nothing holds a slot no longer.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connects to brokers. Cheap to clone.
+/// Connects to brokers. Cheap to clone; all clones follow a [`Connector::reload`].
 #[derive(Clone)]
 pub struct Connector {
-    tls: Option<ClientSide>,
+    tls: Option<Arc<ArcSwap<ClientSide>>>,
 }
 
 #[derive(Clone)]
@@ -39,15 +45,17 @@ impl Connector {
     pub fn new(cluster: &Cluster) -> Result<Self, TlsConfigError> {
         let tls = match &cluster.tls {
             None => None,
-            Some(tls) => {
-                let (config, server_name) = tls::client(tls)?;
-                Some(ClientSide {
-                    connector: TlsConnector::from(config),
-                    server_name,
-                })
-            }
+            Some(tls) => Some(Arc::new(ArcSwap::from_pointee(ClientSide::new(tls)?))),
         };
         Ok(Self { tls })
+    }
+
+    /// Reads the PEM files again, for connections from now on. On an error those read before stay in force.
+    pub fn reload(&self, cluster: &Cluster) -> Result<(), TlsConfigError> {
+        if let (Some(side), Some(tls)) = (&self.tls, &cluster.tls) {
+            side.store(Arc::new(ClientSide::new(tls)?));
+        }
+        Ok(())
     }
 
     /// A stream to a broker, its TLS handshake done. Errors name the broker and the step; 8 s at most.
@@ -59,16 +67,40 @@ impl Connector {
         let Some(tls) = &self.tls else {
             return Ok(Stream::Plain(tcp));
         };
+        let tls = tls.load_full();
         let name = match &tls.server_name {
             Some(name) => name.clone(),
             None => ServerName::try_from(to.host.clone())
                 .map_err(|error| with_context(to, "TLS", io::Error::other(error)))?,
         };
-        match timeout_at(deadline, tls.connector.connect(name, tcp)).await {
+        match timeout_at(deadline, tls.connector.connect(name, ReadAhead::new(tcp))).await {
             Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
-            Ok(Err(error)) => Err(with_context(to, "TLS", error)),
+            Ok(Err(error)) => Err(with_context(to, "TLS", refused_by_broker(error))),
             Err(_) => Err(with_context(to, "TLS", timed_out())),
         }
+    }
+}
+
+impl ClientSide {
+    fn new(tls: &ClientTls) -> Result<Self, TlsConfigError> {
+        let (config, server_name) = tls::client(tls)?;
+        Ok(Self {
+            connector: TlsConnector::from(config),
+            server_name,
+        })
+    }
+}
+
+/// A plaintext listener of Kafka takes a TLS hello for a request of 369 MB, and closes.
+fn refused_by_broker(error: io::Error) -> io::Error {
+    let error = explained(error, Peer::Broker);
+    let kind = error.kind();
+    match kind {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => io::Error::new(
+            kind,
+            format!("the broker closed in the handshake: is it the plaintext port? ({error})"),
+        ),
+        _ => error,
     }
 }
 
@@ -103,10 +135,21 @@ async fn connect_tcp(to: &HostPort, deadline: Instant) -> io::Result<TcpStream> 
     Err(last)
 }
 
-/// Accepts from clients. Cheap to clone.
+/// Accepts from clients. Cheap to clone; all clones follow an [`Acceptor::reload`].
 #[derive(Clone)]
 pub struct Acceptor {
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<ArcSwap<ServerConfig>>>,
+}
+
+/// Why a connection just accepted is no stream.
+#[derive(Debug)]
+pub enum NotAccepted {
+    /// The client speaks without TLS on a port with TLS: `kafka`, `http` or `unknown`.
+    Plaintext(&'static str),
+    /// There is no TLS session, and this is why.
+    Tls(String),
+    /// The connection broke, or nothing came in time.
+    Io(io::Error),
 }
 
 impl Acceptor {
@@ -114,25 +157,63 @@ impl Acceptor {
     pub fn new(tls: Option<&ServerTls>) -> Result<Self, TlsConfigError> {
         let tls = match tls {
             None => None,
-            Some(tls) => Some(TlsAcceptor::from(tls::server(tls)?)),
+            Some(tls) => Some(Arc::new(ArcSwap::from(tls::server(tls)?))),
         };
         Ok(Self { tls })
+    }
+
+    /// Reads the PEM files again, for connections from now on. On an error those read before stay in force.
+    pub fn reload(&self, tls: Option<&ServerTls>) -> Result<(), TlsConfigError> {
+        if let (Some(config), Some(tls)) = (&self.tls, tls) {
+            config.store(tls::server(tls)?);
+        }
+        Ok(())
     }
 
     /// The stream of a connection just accepted, its TLS handshake done (10 s at most).
     ///
     /// Await it in the connection's own task: it waits for the peer.
-    pub async fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
+    pub async fn accept(&self, tcp: TcpStream) -> Result<Stream, NotAccepted> {
         tcp.set_nodelay(true)?;
-        let Some(tls) = &self.tls else {
+        let Some(config) = &self.tls else {
             return Ok(Stream::Plain(tcp));
         };
-        match timeout(ACCEPT_TIMEOUT, tls.accept(tcp)).await {
-            Ok(Ok(stream)) => Ok(Stream::TlsServer(Box::new(stream))),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(timed_out()),
+        let acceptor = TlsAcceptor::from(config.load_full());
+        let handshake = async {
+            if let Some(protocol) = plaintext(&tcp).await? {
+                return Err(NotAccepted::Plaintext(protocol));
+            }
+            let stream = acceptor.accept(ReadAhead::new(tcp)).await?;
+            Ok(Stream::TlsServer(Box::new(stream)))
+        };
+        timeout(ACCEPT_TIMEOUT, handshake)
+            .await
+            .unwrap_or_else(|_| Err(NotAccepted::Io(timed_out())))
+    }
+}
+
+impl From<io::Error> for NotAccepted {
+    fn from(error: io::Error) -> Self {
+        match tls_reason(&error, Peer::Client) {
+            Some(reason) => Self::Tls(reason),
+            None => Self::Io(error),
         }
     }
+}
+
+/// What the client speaks, if it is not TLS. Looks at its first bytes without taking them.
+async fn plaintext(tcp: &TcpStream) -> io::Result<Option<&'static str>> {
+    let mut first = [0; 4];
+    let came = tcp.peek(&mut first).await?;
+    Ok(match (came, first) {
+        (0, _) => return Err(io::ErrorKind::UnexpectedEof.into()),
+        // A handshake record.
+        (_, [0x16, ..]) => None,
+        // The length of a request below 16 MiB.
+        (_, [0, ..]) => Some("kafka"),
+        (4, first) => api::foreign_protocol(first).or(Some("unknown")),
+        _ => Some("unknown"),
+    })
 }
 
 impl fmt::Debug for Acceptor {

@@ -8,6 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{client, server};
 
+use super::read_ahead::ReadAhead;
+
 /// One connection, plain or TLS.
 ///
 /// Reading: the end of the peer's bytes is `Ok` with nothing read, with or without a TLS `close_notify`. Many
@@ -19,9 +21,9 @@ pub enum Stream {
     /// Plain TCP.
     Plain(TcpStream),
     /// TLS, we are the client.
-    Tls(Box<client::TlsStream<TcpStream>>),
+    Tls(Box<client::TlsStream<ReadAhead>>),
     /// TLS, we are the server.
-    TlsServer(Box<server::TlsStream<TcpStream>>),
+    TlsServer(Box<server::TlsStream<ReadAhead>>),
 }
 
 impl Stream {
@@ -29,8 +31,8 @@ impl Stream {
     pub fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(tcp) => tcp,
-            Self::Tls(tls) => tls.get_ref().0,
-            Self::TlsServer(tls) => tls.get_ref().0,
+            Self::Tls(tls) => tls.get_ref().0.tcp(),
+            Self::TlsServer(tls) => tls.get_ref().0.tcp(),
         }
     }
 

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::{Acceptor, Connector, Stream, TlsConfigError};
+use super::{Acceptor, Connector, NotAccepted, Stream, TlsConfigError};
 use crate::config::{ClientTls, Cluster, HostPort, Identity, ServerTls};
 
 /// An authority, and a leaf for `localhost` and `b1.kafka.test` that serves both ends.
@@ -80,7 +80,7 @@ fn cluster(tls: Option<ClientTls>) -> Cluster {
 async fn pair(
     acceptor: &Acceptor,
     connector: &Connector,
-) -> (std::io::Result<Stream>, std::io::Result<Stream>) {
+) -> (std::io::Result<Stream>, Result<Stream, NotAccepted>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let to = HostPort {
         host: "localhost".to_owned(),

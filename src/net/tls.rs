@@ -1,6 +1,6 @@
 //! rustls configurations from PEM files.
 //!
-//! Invariant: built once, at start; every error names the config key and the file.
+//! Invariant: built at start and again when files change; every error names the config key and the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -227,11 +227,26 @@ fn set_by(limit: &Limit) -> String {
     );
     match limit.source {
         Source::Rule if limit.gate == Gate::Frame => " set by listener.frame_bytes".to_owned(),
+        Source::Rule if limit.headroom_bytes > 0 => format!(
+            " set by rule \"{name}\" for its main topic, {} of headroom included",
+            grouped(limit.headroom_bytes)
+        ),
         Source::Rule => format!(" set by rule \"{name}\""),
         Source::Topic => " set by the topic's own max.message.bytes".to_owned(),
         Source::Broker => " that the topic inherits from the broker's message.max.bytes".to_owned(),
         Source::Segment => " set by the topic's segment.bytes".to_owned(),
-        Source::Family => format!(" kept for the family member \"{name}\""),
+        Source::Family if limit.headroom_bytes == 0 => {
+            format!(" kept for the family member \"{name}\"")
+        }
+        Source::Family if limit.value == 0 => format!(
+            " kept for the family member \"{name}\", which takes no more than the headroom of {}",
+            grouped(limit.headroom_bytes)
+        ),
+        Source::Family => format!(
+            " kept for the family member \"{name}\", which takes {} less {} of headroom",
+            grouped(limit.value.saturating_add(limit.headroom_bytes)),
+            grouped(limit.headroom_bytes)
+        ),
     }
 }
 
@@ -249,6 +264,9 @@ fn default_remedy(violation: &Violation, facts: Option<&BatchFacts>) -> String {
     });
     match (limit.gate, limit.source) {
         (Gate::Frame, _) => "Lower the producer's max.request.size or batch.size so that one request stays below it.",
+        (Gate::Batch, Source::Family) if of_many => {
+            "Lower the producer's batch.size, or raise the limits of its retry and dead-letter topics (sizegate align)."
+        }
         (Gate::Batch, Source::Rule) if of_many => "Lower the producer's batch.size, or ask for a larger batch_bytes.",
         (Gate::Batch, _) if of_many => "Lower the producer's batch.size, or raise the topic's max.message.bytes.",
         (Gate::Batch, Source::Rule) => "Send less in one record, compress it, or ask for a larger batch_bytes.",
@@ -282,7 +300,12 @@ fn tail(id: &str, place: &Place, violation: &Violation, facts: Option<&BatchFact
             let _ = write!(s, " rule={}", one_word(name, LONGEST_NAME));
         }
         (Source::Family, Some(name)) => {
-            let _ = write!(s, " member={}", one_word(name, LONGEST_NAME));
+            let _ = write!(
+                s,
+                " member={} headroom_bytes={}",
+                one_word(name, LONGEST_NAME),
+                limit.headroom_bytes
+            );
         }
         _ => {}
     }

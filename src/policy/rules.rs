@@ -6,25 +6,33 @@ use std::sync::Arc;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::RegexSet;
 
+use super::clients::{Client, ClientMatchers, ClientRules};
+use super::families::Families;
 use super::{Action, BatchFacts, ErrorCode, Gate, Limit, Size, Source, Violation};
-use crate::config::{BatchLimit, Config, Decode, Limits, Mode, Rule, TopicPattern};
+use crate::config::{self, BatchLimit, Config, Decode, Limits, Mode, Rule, TopicPattern};
 use crate::inspect::{DeepLimits, Over};
 
 /// The configuration's rules, ready to be asked. Asked once per session and topic, never per request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Policy {
     mode: Mode,
     decode: Decode,
     defaults: Limits,
     rules: Vec<Rule>,
-    exact: HashMap<String, usize>,
+    /// The rules that name a topic exactly, in their order.
+    exact: HashMap<String, Vec<usize>>,
     globs: GlobSet,
     /// The rule each glob belongs to.
     glob_rules: Vec<usize>,
     regexes: RegexSet,
     /// The rule each regex belongs to.
     regex_rules: Vec<usize>,
+    clients: ClientMatchers,
     near_limit: f64,
+    /// What the configuration says of families.
+    family_config: config::Families,
+    /// As of the topics last seen.
+    families: Families,
 }
 
 /// What the policy says of one topic.
@@ -46,15 +54,39 @@ pub struct TopicPolicy {
     deep: Vec<Limit>,
     /// Sizes above this share of a limit are near it.
     pub near_limit: f64,
+    /// The family members whose own limits, as learned, this main topic must allow for.
+    pub members: Vec<MemberBound>,
 }
 
-/// What the control plane knows of a topic's own limit.
+/// A family member whose own limit counts for its main topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberBound {
+    /// The member.
+    pub topic: Arc<str>,
+    /// Taken off its own limit.
+    pub headroom_bytes: u64,
+}
+
+/// What the control plane knows of a limit: a topic's own, or what a member of its family leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Learned {
-    /// Bytes.
+    /// Bytes; of a member, its own less its headroom.
     pub value: u64,
-    /// `topic`, `broker` or `segment`.
+    /// `topic`, `broker` or `segment`; `family` where it is a member's.
     pub source: Source,
+    /// Whose it is, in [`TopicPolicy::members`]; `None`: the topic's own.
+    pub member: Option<usize>,
+}
+
+impl Learned {
+    /// A topic's own limit.
+    pub const fn own((value, source): (u64, Source)) -> Self {
+        Self {
+            value,
+            source,
+            member: None,
+        }
+    }
 }
 
 /// The name of what the configuration's `limits` section sets.
@@ -66,14 +98,14 @@ impl Policy {
     /// # Errors
     /// A glob or regex too large to compile; what is merely misspelt was refused with the configuration.
     pub fn compile(config: &Config) -> Result<Self, String> {
-        let mut exact = HashMap::new();
+        let mut exact: HashMap<String, Vec<usize>> = HashMap::new();
         let (mut globs, mut glob_rules) = (GlobSetBuilder::new(), Vec::new());
         let (mut regexes, mut regex_rules) = (Vec::new(), Vec::new());
         for (index, rule) in config.rules.iter().enumerate() {
             for pattern in &rule.topics {
                 match pattern {
                     TopicPattern::Exact(name) => {
-                        exact.entry(name.clone()).or_insert(index);
+                        exact.entry(name.clone()).or_default().push(index);
                     }
                     TopicPattern::Glob(glob) => {
                         globs.add(GlobBuilder::new(glob).build().map_err(|e| e.to_string())?);
@@ -96,8 +128,34 @@ impl Policy {
             glob_rules,
             regexes: RegexSet::new(regexes).map_err(|e| e.to_string())?,
             regex_rules,
+            clients: ClientMatchers::compile(&config.rules)?,
             near_limit: config.near_limit,
+            family_config: config.families.clone(),
+            families: Families::default(),
         })
+    }
+
+    /// The same rules with the families among these topics; `None` if they are the same as before. Give no internal
+    /// topics.
+    pub fn among<'a>(&self, topics: impl IntoIterator<Item = &'a Arc<str>>) -> Option<Self> {
+        if !self.looks_for_families() {
+            return None;
+        }
+        let families = Families::among(&self.family_config, topics);
+        (families != self.families).then(|| Self {
+            families,
+            ..self.clone()
+        })
+    }
+
+    /// There may be families: configured ones, or detected ones.
+    pub const fn looks_for_families(&self) -> bool {
+        self.family_config.detect || !self.family_config.members.is_empty()
+    }
+
+    /// The families in force.
+    pub const fn families(&self) -> &Families {
+        &self.families
     }
 
     /// There are limits beyond the topics' own: a batch for a topic that nobody can name may not pass.
@@ -107,6 +165,7 @@ impl Policy {
             ..Limits::default()
         };
         !self.rules.is_empty()
+            || self.families.enforce()
             || (self.defaults != inherit_only && self.defaults != Limits::default())
     }
 
@@ -120,31 +179,58 @@ impl Policy {
         self.decode
     }
 
-    /// The first rule that matches.
+    /// Some rule is for some clients only: who the client is must be known.
+    pub const fn asks_for_clients(&self) -> bool {
+        self.clients.is_any()
+    }
+
+    /// The rules that are for a client, as far as their `clients` say.
+    pub fn client_rules(&self, client: Client<'_>) -> ClientRules {
+        self.clients.rules_for(client)
+    }
+
+    /// The first rule that matches, for a client of which nothing is known.
     pub fn rule_for(&self, topic: &str) -> Option<&Rule> {
-        let exact = self.exact.get(topic).copied();
-        let glob = self
-            .globs
-            .matches(topic)
-            .into_iter()
-            .filter_map(|at| self.glob_rules.get(at).copied())
-            .min();
-        let regex = self
-            .regexes
-            .matches(topic)
-            .into_iter()
-            .filter_map(|at| self.regex_rules.get(at).copied())
-            .min();
-        [exact, glob, regex]
-            .into_iter()
-            .flatten()
+        self.rule_for_client(topic, &ClientRules::default())
+    }
+
+    pub(in crate::policy) fn rule_for_client(
+        &self,
+        topic: &str,
+        client: &ClientRules,
+    ) -> Option<&Rule> {
+        let exact = self.exact.get(topic).into_iter().flatten().copied();
+        let globs = self.globs.matches(topic);
+        let glob = globs
+            .iter()
+            .filter_map(|at| self.glob_rules.get(*at).copied());
+        let regexes = self.regexes.matches(topic);
+        let regex = regexes
+            .iter()
+            .filter_map(|at| self.regex_rules.get(at).copied());
+        exact
+            .chain(glob)
+            .chain(regex)
+            .filter(|rule| self.clients.allows(*rule, client))
             .min()
             .and_then(|index| self.rules.get(index))
     }
 
-    /// What holds for a topic: the first rule that matches, and `limits` for what it leaves out.
+    /// What holds for a topic, its families included, whoever produces to it: rules for some clients only are left out.
     pub fn for_topic(&self, topic: &str) -> TopicPolicy {
-        let rule = self.rule_for(topic);
+        self.for_client(topic, &ClientRules::default())
+    }
+
+    /// What holds for a topic and a client, the topic's families included.
+    pub fn for_client(&self, topic: &str, client: &ClientRules) -> TopicPolicy {
+        let mut policy = self.own_for(topic, client);
+        self.allow_for_members(topic, &mut policy);
+        policy
+    }
+
+    /// What the rules alone say of a topic to a client: the first that matches, and `limits` for what it leaves out.
+    pub(super) fn by_rules(&self, topic: &str, client: &ClientRules) -> TopicPolicy {
+        let rule = self.rule_for_client(topic, client);
         let action = match rule {
             _ if self.observes() => Action::Observe,
             Some(rule) => rule.action,
@@ -162,6 +248,7 @@ impl Policy {
                 value,
                 source: Source::Rule,
                 name,
+                headroom_bytes: 0,
             })
         };
         let deep = [
@@ -195,6 +282,7 @@ impl Policy {
             },
             deep: deep.into_iter().flatten().collect(),
             near_limit: self.near_limit,
+            members: Vec::new(),
         }
     }
 }
@@ -249,14 +337,70 @@ impl TopicPolicy {
         &self.deep
     }
 
+    /// All numbers of the configuration, the batch gate's first.
+    pub(super) fn configured(&self) -> impl Iterator<Item = &Limit> {
+        self.batch.iter().chain(&self.deep)
+    }
+
+    /// Takes other numbers, at most one for each gate, and leaves the gate `ratio` alone.
+    pub(super) fn set_configured(&mut self, limits: Vec<Limit>) {
+        self.batch = None;
+        self.deep.retain(|limit| limit.gate == Gate::Ratio);
+        for limit in limits {
+            match limit.gate {
+                Gate::Batch => self.batch = Some(limit),
+                Gate::Ratio => {}
+                _ => self.deep.push(limit),
+            }
+        }
+        self.deep.sort_by_key(|limit| limit.gate);
+        let deep: Vec<_> = self.deep.iter().cloned().map(Some).collect();
+        self.inside = DeepLimits {
+            ratio: self.inside.ratio,
+            ..numbers(&deep)
+        };
+    }
+
+    /// The smallest limit that was learned: the topic's own, or what a member leaves. `of_member` is a member's own,
+    /// by its position in [`TopicPolicy::members`].
+    pub fn tightest(
+        &self,
+        own: Option<Learned>,
+        of_member: impl Fn(usize) -> Option<u64>,
+    ) -> Option<Learned> {
+        let left = |(at, bound): (usize, &MemberBound)| {
+            Some(Learned {
+                value: of_member(at)?.saturating_sub(bound.headroom_bytes),
+                source: Source::Family,
+                member: Some(at),
+            })
+        };
+        let members = self.members.iter().enumerate().filter_map(left);
+        let own = own.filter(|_| self.inherits);
+        own.into_iter()
+            .chain(members)
+            .min_by_key(|learned| learned.value)
+    }
+
+    /// Whether a learned number counts at all.
+    const fn counts(&self, learned: &Learned) -> bool {
+        self.inherits || learned.member.is_some()
+    }
+
     /// The batch gate's limit in force: the smallest number wins and keeps its source.
     pub fn batch_limit(&self, learned: Option<Learned>) -> Option<Limit> {
-        let learned = learned.filter(|_| self.inherits).map(|learned| Limit {
-            gate: Gate::Batch,
-            value: learned.value,
-            source: learned.source,
-            name: None,
-        });
+        let learned = learned
+            .filter(|learned| self.counts(learned))
+            .map(|learned| {
+                let member = learned.member.and_then(|at| self.members.get(at));
+                Limit {
+                    gate: Gate::Batch,
+                    value: learned.value,
+                    source: learned.source,
+                    name: member.map(|member| Arc::clone(&member.topic)),
+                    headroom_bytes: member.map_or(0, |member| member.headroom_bytes),
+                }
+            });
         match (&self.batch, learned) {
             (Some(set), Some(learned)) if learned.value < set.value => Some(learned),
             (Some(set), _) => Some(set.clone()),
@@ -267,10 +411,19 @@ impl TopicPolicy {
     /// The number of [`TopicPolicy::batch_limit`] alone: no allocation, for the hot path.
     pub fn batch_limit_bytes(&self, learned: Option<Learned>) -> Option<u64> {
         let learned = learned
-            .filter(|_| self.inherits)
+            .filter(|learned| self.counts(learned))
             .map(|learned| learned.value);
         let set = self.batch.as_ref().map(|limit| limit.value);
         set.into_iter().chain(learned).min()
+    }
+
+    /// The number is the configuration's, not learned: it needs no confirmation.
+    pub fn is_configured(&self, limit: &Limit) -> bool {
+        match limit.source {
+            Source::Rule => true,
+            Source::Family => self.configured().any(|set| set == limit),
+            Source::Topic | Source::Broker | Source::Segment => false,
+        }
     }
 
     /// The batch gate: strictly more than the limit is a violation, as in the broker.

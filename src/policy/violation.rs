@@ -34,6 +34,9 @@ pub struct Limit {
     /// The rule's name, or `limits`, where the source is [`Source::Rule`]; the member where it is
     /// [`Source::Family`].
     pub name: Option<Arc<str>>,
+    /// What `families.headroom` did to the number: taken off the member's own where the source is
+    /// [`Source::Family`]; else added, because the topic has the limits of its main topic.
+    pub headroom_bytes: u64,
 }
 
 /// One record of a batch.

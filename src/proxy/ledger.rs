@@ -4,12 +4,14 @@
 //! Invariant: exactly one entry per request that gets an answer; a Produce with acks 0 gets none.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::verdict::{Refused, Sent};
+use crate::wire::sasl::Mechanism;
 use crate::wire::{Malformed, Reason};
 
 /// Requests in flight on one connection before its client is no longer read. A broker handles one at a time,
@@ -43,8 +45,19 @@ pub enum Answer {
     Token,
     /// By the broker; refusals are merged into its answer.
     Produce(Produced),
+    /// By the broker; if it says yes, the client is who it claims to be.
+    Authenticate(Claim),
     /// Here, with these bytes.
     Made(Bytes),
+}
+
+/// Who a client says it is, in a SASL exchange.
+#[derive(Debug)]
+pub struct Claim {
+    /// How it proves that.
+    pub mechanism: Mechanism,
+    /// Its user name.
+    pub name: Arc<str>,
 }
 
 /// What is remembered of a forwarded Produce.
@@ -118,7 +131,7 @@ impl Ledger {
         match &expected.answer {
             Answer::Made(bytes) => self.made_bytes += bytes.len(),
             Answer::Produce(produced) => self.remembered_bytes += produced.remembered_bytes(),
-            Answer::Forwarded | Answer::Token => {}
+            Answer::Forwarded | Answer::Token | Answer::Authenticate(_) => {}
         }
         self.expected.push_back(expected);
     }

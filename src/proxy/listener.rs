@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::book::Route;
 use super::session::{Close, Session};
 use super::{ClientInfo, Shared};
+use crate::net::{NotAccepted, Peer, tls_reason};
 
 /// Sockets that are bound but not served yet.
 pub struct Listeners {
@@ -148,21 +149,27 @@ async fn serve(
         address,
         client_id: None,
         software: None,
+        principal: None,
+        revision: 0,
     };
     let client = match shared.acceptor.accept(stream).await {
         Ok(client) => client,
-        Err(error) => return (who, Close::Downstream(error)),
+        Err(NotAccepted::Plaintext(protocol)) => return (who, Close::Plaintext(protocol)),
+        Err(NotAccepted::Tls(reason)) => return (who, Close::NoTls(reason)),
+        Err(NotAccepted::Io(error)) => return (who, Close::Downstream(error)),
     };
     let route = match route {
         Route::Node(_) => Some(route),
         Route::Bootstrap => shared.book.route_by_name(client.server_name()),
     };
     let Some(route) = route else {
-        let error = io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "the TLS hello names no broker of ours (listener.sni)",
-        );
-        return (who, Close::Downstream(error));
+        let reason = match client.server_name() {
+            Some(name) => format!("{name:?} is none of the names in listener.sni"),
+            None => "the client names no server (SNI), and listener.sni goes by that: it must connect to a \
+                     name, not to an IP address"
+                .to_owned(),
+        };
+        return (who, Close::NoTls(reason));
     };
     Box::pin(Session::serve(
         Arc::clone(shared),
@@ -194,6 +201,13 @@ fn log_close(who: &ClientInfo, close: &Close, shared: &Shared) {
             shared.metrics.frames_refused(protocol);
             tracing::warn!(%client, reason, protocol, "connection closed: the client speaks {protocol}, this port speaks the Kafka protocol without TLS");
         }
+        Close::Plaintext(protocol) => {
+            shared.metrics.frames_refused("plaintext");
+            tracing::warn!(%client, reason, protocol, "connection closed: the client speaks without TLS, this port speaks TLS (listener.tls); a Kafka client needs security.protocol=SSL or SASL_SSL");
+        }
+        Close::NoTls(why) => {
+            tracing::warn!(%client, reason, "connection closed: no TLS session: {why}");
+        }
         Close::FrameTooLarge {
             api_key,
             request_bytes,
@@ -210,8 +224,18 @@ fn log_close(who: &ClientInfo, close: &Close, shared: &Shared) {
         Close::Unreachable(error) => {
             tracing::warn!(%client, client_id, reason, %error, "connection closed: no broker to talk to")
         }
-        Close::Downstream(error) | Close::Upstream(error) => {
-            tracing::debug!(%client, client_id, reason, %error, "connection broke");
+        Close::Downstream(error) => log_broken(who, reason, error, Peer::Client),
+        Close::Upstream(error) => log_broken(who, reason, error, Peer::Broker),
+    }
+}
+
+/// In TLS 1.3 a client learns only after its handshake that its certificate was not accepted.
+fn log_broken(who: &ClientInfo, reason: &str, error: &io::Error, peer: Peer) {
+    let (client, client_id) = (who.address, who.client_id.as_deref().unwrap_or_default());
+    match tls_reason(error, peer) {
+        Some(why) => {
+            tracing::warn!(%client, client_id, reason, "connection broke: no TLS session: {why}");
         }
+        None => tracing::debug!(%client, client_id, reason, %error, "connection broke"),
     }
 }

@@ -7,11 +7,13 @@ use std::time::{Instant, SystemTime};
 use super::topics::TopicHandle;
 use super::{ClientInfo, Shared};
 use crate::policy::{
-    Action, BatchFacts, Blame, Place, Reader, Refusal, Size, StuckWatch, Suspect, Violation,
+    Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Place, Policy, Reader, Refusal,
+    Size, StuckWatch, Suspect, Violation,
 };
 use crate::telemetry::{
     FetchSetting, Lingering, OVERSIZED_NOTE, Oversized, Peer, RefusalRecord, STUCK_NOTE, Stuck,
 };
+use crate::wire::api_versions::ClientSoftware;
 use crate::wire::fetch::Ask;
 
 impl Shared {
@@ -28,14 +30,36 @@ impl Shared {
             topic: Arc::clone(&topic.name),
             partition,
         };
+        let to_compress = self.remedy_for_uncompressed(&topic.name, &facts, &violation);
         Refusal::new(
             self.next_refusal_id(),
             blame,
             place,
             violation,
             Some(facts),
-            topic.policy.remedy.as_deref(),
+            topic.policy.remedy.as_deref().or(to_compress.as_deref()),
         )
+    }
+
+    /// For a dead letter that grew because it is written without its main topic's compression.
+    fn remedy_for_uncompressed(
+        &self,
+        topic: &str,
+        facts: &BatchFacts,
+        violation: &Violation,
+    ) -> Option<String> {
+        if violation.limit.gate != Gate::Batch || facts.codec != Some(Codec::None) {
+            return None;
+        }
+        let policy = self.policy.load();
+        let mut mains = policy.families().of_member(topic);
+        let (main, codec) = mains.find_map(|family| {
+            let metrics = self.metrics.known_topic(&family.main)?;
+            Some((&family.main, metrics.usual_compression()?))
+        })?;
+        Some(format!(
+            "Batches on its main topic \"{main}\" come with {codec}: write here with that compression.type too, or raise this topic's max.message.bytes."
+        ))
     }
 
     /// Six hexadecimal digits, different for each refusal of a day: a counter that starts anywhere.
@@ -78,7 +102,7 @@ impl Shared {
             client_id: client.client_id.clone().unwrap_or_default(),
             software: client.software_text(),
             address: client.address.to_string(),
-            principal: None,
+            principal: client.principal.as_deref().map(str::to_owned),
             batch_bytes: facts.map(|facts| facts.wire_bytes),
             uncompressed_bytes: match facts.and_then(|facts| facts.uncompressed) {
                 Some(Size::Exact(bytes)) => Some(bytes),
@@ -204,8 +228,38 @@ impl ClientInfo {
     pub(super) fn learn_client_id(&mut self, client_id: Option<&[u8]>) {
         let known = self.client_id.as_deref().map(str::as_bytes);
         if known != client_id {
-            self.client_id = client_id.map(printable);
+            let client_id = client_id.map(printable);
+            // What is not printable is not as it was sent, but that is no change.
+            if self.client_id != client_id {
+                self.client_id = client_id;
+                self.revision += 1;
+            }
         }
+    }
+
+    /// The rules that are for this client, as far as their `clients` say.
+    pub(super) fn rules(&self, policy: &Policy) -> ClientRules {
+        let software = self
+            .software
+            .as_ref()
+            .map(|software| format!("{}/{}", software.name, software.version));
+        policy.client_rules(Client {
+            client_id: self.client_id.as_deref(),
+            principal: self.principal.as_deref(),
+            software: software.as_deref(),
+        })
+    }
+
+    /// What the client says it is.
+    pub(super) fn learn_software(&mut self, software: ClientSoftware) {
+        self.software = Some(software);
+        self.revision += 1;
+    }
+
+    /// The broker said that this is who the client is.
+    pub(super) fn learn_principal(&mut self, principal: Arc<str>) {
+        self.principal = Some(principal);
+        self.revision += 1;
     }
 }
 

@@ -7,8 +7,9 @@
 mod answers;
 mod buffers;
 mod explain;
+mod hearsay;
 mod requests;
-mod sightings;
+mod sasl;
 
 use std::future::Future;
 use std::io;
@@ -26,6 +27,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use self::answers::Answers;
 use self::requests::Requests;
+use self::sasl::Exchange;
 use super::book::Route;
 use super::fetches::Fetches;
 use super::ledger::Ledger;
@@ -71,6 +73,10 @@ pub enum Close {
     MalformedAnswer(Malformed),
     /// Another protocol on the port.
     Foreign(&'static str),
+    /// No TLS on a port with TLS.
+    Plaintext(&'static str),
+    /// No TLS session came about, and why.
+    NoTls(String),
     /// A request above `frame_bytes` that cannot be answered for its partitions.
     FrameTooLarge {
         /// Which request.
@@ -103,6 +109,8 @@ impl Close {
             Self::MalformedRequest(_) => "malformed_request",
             Self::MalformedAnswer(_) => "malformed_answer",
             Self::Foreign(_) => "foreign_protocol",
+            Self::Plaintext(_) => "plaintext",
+            Self::NoTls(_) => "tls",
             Self::FrameTooLarge { .. } => "frame_too_large",
             Self::RefusedWithoutAnswer => "refused_without_answer",
             Self::Unreachable(_) => "broker_unreachable",
@@ -136,6 +144,7 @@ pub struct Session {
     judge: Judge,
     /// None while the client consumes nothing.
     fetches: Option<Box<Fetches>>,
+    exchange: Exchange,
     to_upstream: Outbox,
     to_client: Outbox,
     last_traffic: Instant,
@@ -168,6 +177,7 @@ impl Session {
             ledger: Ledger::default(),
             judge: Judge::new(Arc::clone(&shared), route.node_id()),
             fetches: None,
+            exchange: Exchange::default(),
             to_upstream: Outbox::default(),
             to_client: Outbox::default(),
             last_traffic: Instant::now(),
@@ -381,12 +391,13 @@ async fn discard(stream: &mut Stream) {
 /// What is asked before a verdict, and comes back with what has been asked.
 type Asking = Pin<Box<dyn Future<Output = Asked> + Send>>;
 
-/// Finds a topic, and reads its limits if nobody ever asked this broker what topics inherit from it.
+/// Finds a topic, and reads its limits if they, or what topics inherit from this broker, were never read.
 async fn first_look(shared: &Shared, name: &str, node_id: Option<i32>) {
-    if let Lookup::Found(topic) = shared.cluster.find_topic(name).await
-        && let Some(node) = node_id.and_then(|id| shared.cluster.node(id))
-        && !node.is_read()
-    {
+    let Lookup::Found(topic) = shared.cluster.find_topic(name).await else {
+        return;
+    };
+    let node = node_id.and_then(|id| shared.cluster.node(id));
+    if topic.limits_age().is_none() || node.is_some_and(|node| !node.is_read()) {
         // Without it, what was read from another broker is the best there is.
         let _ = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
     }
@@ -412,7 +423,7 @@ async fn confirm(shared: &Shared, name: &str, node_id: Option<i32>) -> Confirmed
     };
     let limits = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
     match limits.ok().and_then(|limits| limits.batch_limit()) {
-        Some((value, source)) => Confirmed::Limit(Learned { value, source }),
+        Some(limit) => Confirmed::Limit(Learned::own(limit)),
         None => Confirmed::NoLimit,
     }
 }

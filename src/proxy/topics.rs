@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use uuid::Uuid;
 
-use super::Shared;
+use super::{ClientInfo, Shared};
 use crate::cluster;
-use crate::policy::{Learned, Policy, TopicPolicy};
+use crate::policy::{ClientRules, Learned, Policy, TopicPolicy};
 use crate::telemetry::{self, TopicMetrics};
 use crate::wire::produce::TopicKey;
 
@@ -27,35 +27,66 @@ pub struct TopicHandle {
     pub metrics: Arc<TopicMetrics>,
     /// What the control plane knows of it; `None` while it knows no such topic.
     pub known: Option<Arc<cluster::Topic>>,
+    /// The family members whose limits count, as [`TopicPolicy::members`]; `None` for one that is gone.
+    members: Box<[Option<Arc<cluster::Topic>>]>,
     /// The broker whose limits count; `None` where it is not known which one this session talks to.
     node: Option<Arc<cluster::Node>>,
-    /// What topics inherit from the broker was asked for, or is known.
-    is_node_read: AtomicBool,
+    /// The topic's own limit at this broker was asked for, or is known.
+    was_asked: AtomicBool,
 }
 
 impl TopicHandle {
     /// The topic's own limit at this session's broker, as last read.
-    pub fn learned(&self) -> Option<Learned> {
+    pub fn own(&self) -> Option<Learned> {
         let known = self.known.as_ref()?;
-        let (value, source) = known.batch_limit_at(self.node.as_deref())?;
-        Some(Learned { value, source })
+        known
+            .batch_limit_at(self.node.as_deref())
+            .map(Learned::own)
     }
 
-    /// The topic's own limit counts, and nobody has looked the topic up yet, or asked what it inherits from this
-    /// session's broker (once: we may not be allowed to know).
+    /// The tightest limit that was learned: the topic's own, or what a member of its family leaves.
+    pub fn learned(&self) -> Option<Learned> {
+        let own = self.own();
+        if self.members.is_empty() {
+            return own;
+        }
+        self.policy.tightest(own, |at| {
+            let known = self.members.get(at)?.as_ref()?;
+            let (bytes, _) = known.batch_limit_at(self.node.as_deref())?;
+            Some(bytes)
+        })
+    }
+
+    /// The family member with this name, if its limits count here.
+    pub fn member(&self, name: &str) -> Option<&Arc<cluster::Topic>> {
+        let mut members = self.members.iter().flatten();
+        members.find(|known| &*known.name == name)
+    }
+
+    /// The topic's own limit counts, and nobody has looked the topic up yet, or its limits are not known as this
+    /// session's broker applies them. The latter is said once: we may not be allowed to know.
     pub fn wants_looking_up(&self) -> bool {
-        let is_node_unread =
-            || !self.is_node_read.load(Relaxed) && !self.is_node_read.swap(true, Relaxed);
-        self.policy.inherits && (self.known.is_none() || is_node_unread())
+        let is_unasked = || !self.was_asked.load(Relaxed) && !self.was_asked.swap(true, Relaxed);
+        self.policy.inherits && (self.known.is_none() || is_unasked())
     }
 
     /// A topic that was deleted, or created anew under its name, is resolved anew; so is one as soon as the control
     /// plane knows it.
     fn holds(&self, shared: &Shared) -> bool {
-        match &self.known {
+        let is_known = match &self.known {
             Some(known) => !known.is_retired(),
             None => shared.cluster.topic(&self.name).is_none(),
-        }
+        };
+        is_known && (self.members.is_empty() || self.holds_members(shared))
+    }
+
+    /// As [`TopicHandle::holds`], for the members of its family.
+    fn holds_members(&self, shared: &Shared) -> bool {
+        let mut members = self.members.iter().zip(&self.policy.members);
+        members.all(|(known, bound)| match known {
+            Some(known) => !known.is_retired(),
+            None => shared.cluster.topic(&bound.topic).is_none(),
+        })
     }
 
     /// The topic is the one an answer names.
@@ -88,6 +119,10 @@ pub struct TopicCache {
     node_id: Option<i32>,
     /// The policy they were made from.
     policy: Option<Arc<Policy>>,
+    /// The rules that are for this client, where any rule asks who it is.
+    client: ClientRules,
+    /// [`ClientInfo::revision`] that they were found for.
+    client_revision: Option<u64>,
     by_name: HashMap<Box<[u8]>, Arc<TopicHandle>>,
     by_id: HashMap<[u8; 16], Arc<TopicHandle>>,
 }
@@ -101,8 +136,9 @@ impl TopicCache {
         }
     }
 
-    /// Forgets everything if the policy has changed since.
-    pub fn follow(&mut self, policy: &Arc<Policy>) {
+    /// Forgets everything if the policy has changed since, or other rules are for the client by what is known of it
+    /// now. Where no rule asks for clients, nothing is looked at.
+    pub fn follow(&mut self, policy: &Arc<Policy>, client: &ClientInfo) {
         if self
             .policy
             .as_ref()
@@ -112,6 +148,15 @@ impl TopicCache {
                 policy: Some(Arc::clone(policy)),
                 ..Self::new(self.node_id)
             };
+        }
+        if policy.asks_for_clients() && self.client_revision != Some(client.revision) {
+            let rules = client.rules(policy);
+            if self.client != rules {
+                self.by_name.clear();
+                self.by_id.clear();
+            }
+            self.client = rules;
+            self.client_revision = Some(client.revision);
         }
     }
 
@@ -123,8 +168,10 @@ impl TopicCache {
                 _ => self.resolve_name(shared, name),
             },
             TopicKey::Id(id) => match self.by_id.get(&id) {
-                Some(handle) => Resolved::Topic(Arc::clone(handle)),
-                None => self.resolve_id(shared, id),
+                Some(handle) if handle.members.is_empty() || handle.holds_members(shared) => {
+                    Resolved::Topic(Arc::clone(handle))
+                }
+                _ => self.resolve_id(shared, id),
             },
         }
     }
@@ -161,22 +208,28 @@ impl TopicCache {
         known: Option<Arc<cluster::Topic>>,
     ) -> Arc<TopicHandle> {
         let policy = match &self.policy {
-            Some(policy) => policy.for_topic(name),
-            None => shared.policy.load().for_topic(name),
+            Some(policy) => policy.for_client(name, &self.client),
+            None => shared.policy.load().for_client(name, &self.client),
         };
         // Only topics that exist get labels of their own: anybody can invent names.
         let metrics = shared
             .metrics
             .topic(known.as_ref().map_or(telemetry::OTHER, |known| &known.name));
         let node = self.node_id.and_then(|id| shared.cluster.node(id));
-        let is_node_read = node.as_ref().is_none_or(|node| node.is_read());
+        let members = policy.members.iter();
+        let members = members.map(|bound| shared.cluster.topic(&bound.topic));
+        let is_read = known
+            .as_ref()
+            .is_some_and(|known| known.limits_age().is_some())
+            && node.as_ref().is_none_or(|node| node.is_read());
         Arc::new(TopicHandle {
             name: name.into(),
+            members: members.collect(),
             policy,
             metrics,
             known,
             node,
-            is_node_read: AtomicBool::new(is_node_read),
+            was_asked: AtomicBool::new(is_read),
         })
     }
 }

@@ -18,12 +18,12 @@ use uuid::Uuid;
 
 use self::weigh::Scales;
 pub use self::weigh::{Inspected, LongDecode, inspect_long};
-use super::Shared;
 use super::topics::{Resolved, TopicCache, TopicHandle};
+use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
 use crate::policy::{
-    Action, BatchFacts, Codec, Learned, LingerWatch, LoopDetector, Source, Violation,
+    Action, BatchFacts, Codec, Learned, Limit, LingerWatch, LoopDetector, Source, Violation,
 };
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
@@ -90,13 +90,17 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The topic's own limit to judge by: what was read for this request, else what was read last.
+    /// The learned limit to judge by: what was read for this request, else what was read last.
     fn learned(&self, topic: &TopicHandle) -> Option<Learned> {
-        if self.limits {
-            self.confirmed.get(&topic.name).copied()
-        } else {
-            topic.learned()
+        if !self.limits {
+            return topic.learned();
         }
+        let confirmed = |name: &str| self.confirmed.get(name).copied();
+        let policy = &topic.policy;
+        policy.tightest(confirmed(&topic.name), |at| {
+            let member = policy.members.get(at)?;
+            confirmed(&member.topic).map(|learned| learned.value)
+        })
     }
 }
 
@@ -228,9 +232,11 @@ impl Judge {
         frame: &[u8],
         version: i16,
         asked: &Asked,
+        client: &mut ClientInfo,
     ) -> Result<Option<Question>, Malformed> {
         self.layout.read(frame, version)?;
-        self.topics.follow(&self.shared.policy.load());
+        client.learn_client_id(self.client_id(frame));
+        self.topics.follow(&self.shared.policy.load(), client);
         let mut weighed = std::mem::take(&mut self.weighed);
         weighed.clear();
         let mut unknown_ids = HashSet::new();
@@ -301,7 +307,7 @@ impl Judge {
             (_, false) => return Ok(()),
         };
         for weighed in &mut self.weighed {
-            if matches!(&weighed.outcome, Outcome::Over(_, violation) if violation.limit.source != Source::Rule)
+            if matches!(&weighed.outcome, Outcome::Over(measured, violation) if !measured.topic.policy.is_configured(&violation.limit))
             {
                 weighed.outcome = fallen(&mut weighed.outcome);
             }
@@ -384,6 +390,8 @@ impl Judge {
             };
             let partition = self.layout.partitions[weighed.partition_entry].index;
             over.insert(Arc::clone(&measured.topic.name));
+            let members = measured.topic.policy.members.iter();
+            over.extend(members.map(|bound| Arc::clone(&bound.topic)));
             match self.standing(&measured.topic, violation, partition, asked) {
                 Standing::Stands => {}
                 Standing::Doubtful => is_doubtful = true,
@@ -439,11 +447,11 @@ impl Judge {
         partition: i32,
         asked: &Asked,
     ) -> Standing {
-        let is_by_rule = violation.limit.source == Source::Rule;
+        let is_configured = topic.policy.is_configured(&violation.limit);
         match topic.known.as_ref().and_then(|known| known.partitions()) {
             // Once asked, only what was read is judged by.
             Some(count) if (0..count).contains(&partition) => {
-                if is_by_rule || asked.limits || self.is_current(topic) {
+                if is_configured || asked.limits || self.is_current(topic, &violation.limit) {
                     Standing::Stands
                 } else {
                     Standing::Doubtful
@@ -451,31 +459,37 @@ impl Judge {
             }
             _ if !asked.limits => Standing::Doubtful,
             // The cluster was asked and has no such topic or partition. What it does not let us see may well exist,
-            // and then a rule's number counts.
-            None if is_by_rule && asked.unseen.contains(&topic.name) => Standing::Stands,
+            // and then a configured number counts.
+            None if is_configured && asked.unseen.contains(&topic.name) => Standing::Stands,
             None | Some(_) => Standing::Falls,
         }
     }
 
     /// What was read last was read just now, and is what this session's broker applies.
-    fn is_current(&self, topic: &TopicHandle) -> bool {
-        let cluster = &self.shared.cluster;
-        let Some(known) = &topic.known else {
+    fn is_current(&self, topic: &TopicHandle, limit: &Limit) -> bool {
+        let whose = match (limit.source, &limit.name) {
+            (Source::Family, Some(member)) => topic.member(member),
+            _ => topic.known.as_ref(),
+        };
+        let Some(whose) = whose else {
             return false;
         };
+        let cluster = &self.shared.cluster;
         cluster
-            .known_limits(known, self.node_id, CURRENT)
+            .known_limits(whose, self.node_id, CURRENT)
             .and_then(|limits| limits.batch_limit())
-            .is_some_and(|(value, source)| topic.learned() == Some(Learned { value, source }))
+            .is_some_and(|(bytes, _)| bytes == limit.value.saturating_add(limit.headroom_bytes))
     }
 }
 
-/// What is left when a violation does not stand: a learned limit no longer counts, but a rule's number does.
+/// What is left when a violation does not stand: a learned limit no longer counts, but a configured number does.
 fn fallen(outcome: &mut Outcome) -> Outcome {
     match std::mem::replace(outcome, Outcome::Pass) {
-        Outcome::Over(measured, violation) if violation.limit.source != Source::Rule => {
+        Outcome::Over(measured, violation)
+            if !measured.topic.policy.is_configured(&violation.limit) =>
+        {
             match measured.topic.policy.judge_batch(&measured.facts, None) {
-                Some(by_rule) => Outcome::Over(measured, by_rule),
+                Some(configured) => Outcome::Over(measured, configured),
                 None => Outcome::Within(measured),
             }
         }

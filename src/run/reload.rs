@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::certificates::Certificates;
 use crate::config::{self, Config, Overrides};
 use crate::policy::Policy;
 use crate::proxy::Shared;
@@ -27,7 +28,7 @@ pub(super) struct Live {
     pub path: Option<PathBuf>,
     /// What the command line says over it.
     pub overrides: Overrides,
-    /// Follows `rules`, `limits`, `mode` and `near_limit`.
+    /// Follows `rules`, `limits`, `mode`, `near_limit` and `families`.
     pub shared: Arc<Shared>,
     /// Follows `telemetry.log_level`.
     pub level: Option<LevelHandle>,
@@ -38,12 +39,14 @@ impl Live {
     pub(super) async fn follow(self, shutdown: CancellationToken) -> std::io::Result<()> {
         let mut hangup = signal(SignalKind::hangup())?;
         let mut seen = self.content().await;
+        let mut certificates = Certificates::in_force(&self.config.load()).await;
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return Ok(()),
                 _ = hangup.recv() => {
                     seen = self.content().await;
                     self.reload();
+                    certificates.reload(&self.config.load_full(), &self.shared).await;
                 }
                 () = tokio::time::sleep(LOOK_INTERVAL) => {
                     let content = self.content().await;
@@ -51,6 +54,7 @@ impl Live {
                         seen = content;
                         self.reload();
                     }
+                    certificates.look(&self.config.load_full(), &self.shared).await;
                 }
             }
         }
@@ -84,7 +88,7 @@ impl Live {
         if let Some(level) = &self.level {
             level.set(reload.config.telemetry.log_level);
         }
-        self.shared.policy.store(Arc::new(policy));
+        self.shared.set_policy(policy);
         self.config.store(Arc::new(reload.config));
         tracing::info!(changed = ?reload.live, "configuration reloaded");
         if !reload.needs_restart.is_empty() {

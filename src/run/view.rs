@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, Topic};
 use crate::config::Config;
 use crate::policy::{Learned, Limit, TopicPolicy};
 use crate::proxy::Shared;
-use crate::telemetry::Known;
+use crate::telemetry::{FamilyFit, Known};
 
 /// `draining`: the listener accepts no longer.
 pub(super) fn admin_state(
@@ -21,12 +21,14 @@ pub(super) fn admin_state(
 ) -> AdminState {
     let cluster = shared.cluster.clone();
     let (for_topics, config) = (Arc::clone(shared), Arc::clone(config));
+    let for_families = Arc::clone(shared);
     AdminState {
         metrics: Arc::clone(&shared.metrics),
         refusals: Arc::clone(&shared.refusals),
         observed: Arc::clone(&shared.observed),
         ready: Arc::new(move || readiness(&cluster, draining.is_cancelled())),
         topics: Arc::new(move || for_topics.topic_views()),
+        families: Arc::new(move || for_families.family_views()),
         config: Arc::new(move || config.load().to_json()),
     }
 }
@@ -70,7 +72,7 @@ impl Shared {
             topic: topic.name.to_string(),
             rule: all.rule_for(&topic.name).map(|rule| rule.name.clone()),
             action: policy.action,
-            limits: in_force(&policy, Some(topic))
+            limits: in_force(&self.cluster, &policy, Some(topic))
                 .iter()
                 .map(LimitView::from)
                 .collect(),
@@ -87,7 +89,11 @@ impl Known for Shared {
 
     fn limits(&self, topic: &str) -> Vec<Limit> {
         let policy = self.policy.load().for_topic(topic);
-        in_force(&policy, self.cluster.topic(topic).as_deref())
+        in_force(&self.cluster, &policy, self.cluster.topic(topic).as_deref())
+    }
+
+    fn families(&self) -> Vec<FamilyFit> {
+        self.family_fits()
     }
 
     fn is_control_plane_up(&self) -> bool {
@@ -100,10 +106,12 @@ impl Known for Shared {
 }
 
 /// Every limit that holds for a topic, the batch gate's first.
-fn in_force(policy: &TopicPolicy, known: Option<&Topic>) -> Vec<Limit> {
-    let learned = known
-        .and_then(Topic::batch_limit)
-        .map(|(value, source)| Learned { value, source });
+fn in_force(cluster: &Cluster, policy: &TopicPolicy, known: Option<&Topic>) -> Vec<Limit> {
+    let own = known.and_then(Topic::batch_limit).map(Learned::own);
+    let learned = policy.tightest(own, |at| {
+        let member = cluster.topic(&policy.members.get(at)?.topic)?;
+        member.batch_limit().map(|(bytes, _)| bytes)
+    });
     policy
         .batch_limit(learned)
         .into_iter()

@@ -147,6 +147,17 @@ const LIMITS_AGE: Spec = (
     &[],
 );
 
+const FAMILY_ALIGNED: Spec = (
+    "family_aligned",
+    "1 where a retry or dead-letter topic takes all that its main topic's own limits take, with headroom; else 0.",
+    &["main", "member"],
+);
+const FAMILY_GAP_BYTES: Spec = (
+    "family_gap_bytes",
+    "What a family member's own limits lack to take all that its main topic's take, with headroom; 0: nothing.",
+    &["main", "member"],
+);
+
 /// What is not counted but known elsewhere, asked at each scrape: so it is never stale.
 pub trait Known: Send + Sync {
     /// The cluster has the topic, as far as is known. The series of one that it has not end with the next scrape.
@@ -155,11 +166,27 @@ pub trait Known: Send + Sync {
     /// The limits in force on a topic, each with its source.
     fn limits(&self, topic: &str) -> Vec<Limit>;
 
+    /// How the members of all families fit, the most important first: of very many the rest is left out.
+    fn families(&self) -> Vec<FamilyFit>;
+
     /// Topics and limits could be read from the cluster the last time it was tried.
     fn is_control_plane_up(&self) -> bool;
 
     /// Time since topics and limits were read; `None` before the first time.
     fn limits_age(&self) -> Option<Duration>;
+}
+
+/// How a member fits its family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FamilyFit {
+    /// The main topic.
+    pub main: Arc<str>,
+    /// The retry or dead-letter topic.
+    pub member: Arc<str>,
+    /// Its own limits take what the main topic's own take, with headroom.
+    pub is_aligned: bool,
+    /// What they lack, in bytes; `None` where nothing limits the main topic.
+    pub gap_bytes: Option<u64>,
 }
 
 /// The cells that are not by topic.
@@ -233,6 +260,7 @@ impl Cells {
         families.extend(process(&self.process));
         if let Some(known) = known {
             families.extend(known_elsewhere(&*known, &topics));
+            families.extend(fits(&*known, self.topics.bound()));
         }
         for family in families {
             family.write(text);
@@ -363,4 +391,18 @@ fn known_elsewhere(known: &dyn Known, topics: &[Arc<TopicMetrics>]) -> Vec<Famil
         age.gauge(&[], since.as_secs_f64());
     }
     [limits, up, age].into()
+}
+
+/// Of at most so many members: anybody who may create topics can make families.
+fn fits(known: &dyn Known, most: usize) -> [Family; 2] {
+    let mut aligned = Family::gauges(FAMILY_ALIGNED);
+    let mut gap = Family::gauges(FAMILY_GAP_BYTES);
+    for fit in known.families().iter().take(most) {
+        let labels: &[&str] = &[&fit.main, &fit.member];
+        aligned.gauge(labels, f64::from(u8::from(fit.is_aligned)));
+        if let Some(bytes) = fit.gap_bytes {
+            gap.gauge(labels, bytes as f64);
+        }
+    }
+    [aligned, gap]
 }

@@ -127,6 +127,16 @@ impl TopicMetrics {
         &self.codecs[codec as usize]
     }
 
+    /// The codec that most of the topic's batches come with; `None` where most come uncompressed, or none came.
+    pub fn usual_compression(&self) -> Option<Codec> {
+        let count = |codec: Codec| self.codec(codec).batches.get();
+        let usual = Codec::ALL
+            .iter()
+            .copied()
+            .max_by_key(|codec| count(*codec))?;
+        (usual != Codec::None && count(usual) > 0).then_some(usual)
+    }
+
     /// One batch, counted where every batch is: wire bytes, codec and declared records.
     pub fn batch(&self, codec: Codec, wire_bytes: u64, records: u64) {
         self.wire_bytes.observe(wire_bytes);
@@ -252,6 +262,11 @@ impl Topics {
             topics.push(Arc::clone(&self.other));
         }
         topics
+    }
+
+    /// So many topics have a label of their own at most.
+    pub const fn bound(&self) -> usize {
+        self.bound
     }
 
     fn other_is_used(&self) -> bool {

@@ -14,6 +14,8 @@ pub const FIND_COORDINATOR: i16 = 10;
 pub const SASL_HANDSHAKE: i16 = 17;
 /// ApiVersions
 pub const API_VERSIONS: i16 = 18;
+/// SaslAuthenticate
+pub const SASL_AUTHENTICATE: i16 = 36;
 /// DescribeQuorum
 pub const DESCRIBE_QUORUM: i16 = 55;
 /// DescribeCluster

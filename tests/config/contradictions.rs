@@ -68,6 +68,11 @@ fn contradictions_are_refused_at_the_key_that_has_to_change() {
             "F:4: rules[1].topics: never match: the first rule that matches wins, and `a` (F:3) comes first",
         ),
         (
+            "rules:\n- {name: some, topics: ['*'], clients: {client_ids: [c]}}\n- {name: same, topics: [t], clients: \
+             {client_ids: [c]}}",
+            "F:4: rules[1].topics: never match: the first rule that matches wins, and `some` (F:3) comes first",
+        ),
+        (
             "families: {members: [{main: a, retry: [a]}]}",
             "F:2: families.members[0].retry[0]: `a` is the main topic itself",
         ),
@@ -92,6 +97,7 @@ fn contradictions_are_refused_at_the_key_that_has_to_change() {
         "listener: {bind: '10.0.0.1:19092'}\nadmin: {bind: '10.0.0.2:19093'}",
         "listener: {node_ports: {first: 65526}}",
         "rules:\n- {name: a, topics: ['t*']}\n- {name: b, topics: [two, u]}",
+        "rules:\n- {name: some, topics: ['*'], clients: {client_ids: [c]}}\n- {name: others, topics: ['*']}",
         "families: {members: [{main: a, dead_letter: [a-dlt], alignment: warn}]}\nrules: [{name: r, topics: ['*-dlt'], \
          limits: {record_bytes: 64KiB}}]",
         "families: {members: [{main: a, dead_letter: [a-dlt]}]}\nrules: [{name: r, topics: ['*-dlt'], limits: \

@@ -29,6 +29,22 @@ fn unknown_and_doubled_keys_are_refused_with_the_nearest_known() {
 }
 
 #[test]
+fn clients_of_a_rule_are_names_globs_or_expressions_and_never_nobody() {
+    refused(
+        "rules:\n- {name: a, topics: [t], clients: {}}\n- {name: b, topics: [u], clients: {client_ids: []}}\n\
+         - {name: c, topics: [v], clients: {principals: [/(/], softwares: [x]}}\n",
+        &[
+            "F:3: rules[0].clients: names no clients: write `client_ids`, `principals` or `software` (or remove it)",
+            "F:4: rules[1].clients.client_ids: is an empty list: the rule would be for no client",
+            "F:5: rules[2].clients.softwares: unknown key; did you mean `software`? Keys allowed in it: client_ids, \
+             principals, software",
+            "F:5: rules[2].clients.principals[0]: `/(/` is not a name (`checkout`), a glob (`checkout-*`) or a regular \
+             expression (`/checkout-[0-9]+/`): unclosed group",
+        ],
+    );
+}
+
+#[test]
 fn a_misspelt_key_is_not_missing_too() {
     assert_eq!(
         load("cluster: {bootstrap_server: [b:1]}\n").expect_err("misspelt"),

@@ -15,7 +15,8 @@ pub struct Certs {
 }
 
 impl Certs {
-    /// Makes an authority and the leaves `server` (localhost, 127.0.0.1, ::1, `*.kafka.test`) and `client`.
+    /// Makes an authority and the leaves `server` (localhost, 127.0.0.1, ::1, `*.kafka.test`) and `client`, and
+    /// `expired`, which was both until 2021.
     pub fn make(dir: &Path) -> Self {
         fs::create_dir_all(dir).unwrap();
         let ca_key = KeyPair::generate().unwrap();
@@ -35,6 +36,10 @@ impl Certs {
                     .unwrap();
             params.distinguished_name.push(DnType::CommonName, name);
             params.extended_key_usages = uses.to_vec();
+            if name == "expired" {
+                params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+                params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+            }
             let pem = params.signed_by(&key, &issuer).unwrap().pem();
             fs::write(dir.join(format!("{name}.crt")), &pem).unwrap();
             fs::write(dir.join(format!("{name}.key")), key.serialize_pem()).unwrap();
@@ -58,6 +63,11 @@ impl Certs {
             &[ServerAuth, ClientAuth],
         );
         leaf("client", &["client.test"], &[ClientAuth]);
+        leaf(
+            "expired",
+            &["localhost", "127.0.0.1"],
+            &[ServerAuth, ClientAuth],
+        );
         Self {
             dir: dir.to_path_buf(),
         }
@@ -68,7 +78,7 @@ impl Certs {
         self.dir.join("ca.pem")
     }
 
-    /// A leaf's certificate: `server` or `client`.
+    /// A leaf's certificate: `server`, `client` or `expired`.
     pub fn cert(&self, leaf: &str) -> PathBuf {
         self.dir.join(format!("{leaf}.crt"))
     }

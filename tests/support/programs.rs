@@ -74,14 +74,14 @@ impl Program {
         Self::java_with(class, version, "client")
     }
 
-    /// A class of `tests/clients/java/SET`, with the jars of that set: `streams`, `kafka4`.
+    /// A class of `tests/clients/java/SET`, with the jars of that set: `streams`, `kafka4`, `spring`.
     pub fn java_with(class: &str, version: &str, set: &str) -> Self {
         let jars = script(
             "kafka-libs.sh",
             &[
                 version,
-                if set == "streams" {
-                    "streams"
+                if matches!(set, "streams" | "spring") {
+                    set
                 } else {
                     "client"
                 },

@@ -25,6 +25,7 @@ pub struct Sizegate {
 pub struct Builder {
     bootstrap: String,
     listener: String,
+    advertise: Option<String>,
     cluster: String,
     yaml: String,
     env: Vec<(String, String)>,
@@ -43,6 +44,7 @@ impl Sizegate {
         Builder {
             bootstrap: bootstrap.to_string(),
             listener: String::new(),
+            advertise: None,
             cluster: String::new(),
             yaml: String::new(),
             env: Vec::new(),
@@ -144,6 +146,12 @@ impl Builder {
         self
     }
 
+    /// Brokers are told apart by name at one port: `listener.sni`, with these names.
+    pub fn sni(mut self, bootstrap: &str, node: &str) -> Self {
+        self.advertise = Some(format!("sni: {{bootstrap: {bootstrap}, node: \"{node}\"}}"));
+        self
+    }
+
     /// Further lines of the `cluster` section.
     pub fn cluster(mut self, line: &str) -> Self {
         let _ = writeln!(self.cluster, "  {line}");
@@ -182,12 +190,14 @@ impl Builder {
         let admin_port = first_port + NODE_PORTS + 1;
         let servers: Vec<&str> = self.bootstrap.split(',').collect();
         let config = format!(
-            "cluster:\n  bootstrap_servers: [{}]\n{}listener:\n  bind: 127.0.0.1:{first_port}\n  \
-             advertised_host: 127.0.0.1\n  node_ports: {{first: {}, node_ids: 1-{NODE_PORTS}}}\n{}admin: {{bind: \
-             127.0.0.1:{admin_port}}}\n{}\n",
+            "cluster:\n  bootstrap_servers: [{}]\n{}listener:\n  bind: 127.0.0.1:{first_port}\n  {}\n{}admin: \
+             {{bind: 127.0.0.1:{admin_port}}}\n{}\n",
             servers.join(", "),
             self.cluster,
-            first_port + 1,
+            self.advertise.unwrap_or_else(|| format!(
+                "advertised_host: 127.0.0.1\n  node_ports: {{first: {}, node_ids: 1-{NODE_PORTS}}}",
+                first_port + 1
+            )),
             self.listener,
             self.yaml,
         );

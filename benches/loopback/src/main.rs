@@ -14,6 +14,7 @@ mod process;
 mod report;
 mod rounds;
 mod sink;
+mod tls;
 
 use std::fs;
 use std::io;
@@ -33,6 +34,7 @@ use peers::{Kind, Peer, Programs};
 use report::{Environment, Report};
 use rounds::Plan;
 use sink::Sink;
+use tls::Certificate;
 
 #[derive(Parser)]
 #[command(about, version)]
@@ -82,6 +84,9 @@ struct RunArgs {
     /// Connections whose memory is weighed; 0 leaves that out.
     #[arg(long, default_value_t = 2000)]
     idle_connections: usize,
+    /// The proxies decrypt TLS (to the sink it is plain TCP). Memory of connections is left out.
+    #[arg(long)]
+    tls: bool,
     /// Version of Produce: 9 names the topic, 13 bears its id.
     #[arg(long, value_enum, default_value = "13")]
     version: Version,
@@ -177,6 +182,10 @@ fn run(args: RunArgs) -> io::Result<()> {
             Some(threads) => threads,
             None => thread::available_parallelism()?.get(),
         },
+        tls: match args.tls {
+            true => Some(Certificate::make(&args.directory)?),
+            false => None,
+        },
         directory: args.directory,
     };
     let plan = Plan {
@@ -210,7 +219,7 @@ fn run(args: RunArgs) -> io::Result<()> {
 
     let mut idle = Vec::new();
     for kind in kinds.iter().filter(|kind| **kind != Kind::Direct) {
-        if args.idle_connections > 0 {
+        if args.idle_connections > 0 && programs.tls.is_none() {
             idle.push(idle::measure(
                 *kind,
                 &programs,
@@ -240,6 +249,7 @@ fn count(args: CountArgs) -> io::Result<()> {
         haproxy: PathBuf::new(),
         sizegate: Some(args.sizegate),
         threads: 1,
+        tls: None,
         directory: args.directory,
     };
     let sink = start_sink()?;
@@ -269,6 +279,7 @@ fn bombs(args: BombsArgs) -> io::Result<()> {
         haproxy: args.haproxy,
         sizegate: args.sizegate,
         threads: thread::available_parallelism()?.get(),
+        tls: None,
         directory: args.directory,
     };
     let kinds = if args.bomb.is_empty() {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::frames::TOPIC;
 use crate::process;
+use crate::tls::{self, Certificate};
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -41,6 +42,8 @@ pub struct Programs {
     pub haproxy: PathBuf,
     pub sizegate: Option<PathBuf>,
     pub threads: usize,
+    /// The proxies speak TLS to clients.
+    pub tls: Option<Certificate>,
     /// Written configs and logs go here.
     pub directory: PathBuf,
 }
@@ -57,8 +60,13 @@ impl Programs {
 /// A way to the sink.
 pub struct Peer {
     pub kind: Kind,
+    /// Where the load connects.
     pub address: SocketAddr,
+    /// The proxy's own port.
+    port: u16,
     child: Option<Child>,
+    /// Speaks TLS to the proxy.
+    front: Option<Child>,
 }
 
 impl Peer {
@@ -69,7 +77,9 @@ impl Peer {
                 return Ok(Self {
                     kind,
                     address: sink,
+                    port: sink.port(),
                     child: None,
+                    front: None,
                 });
             }
             Kind::Haproxy | Kind::Sizegate => free_ports(3)?,
@@ -82,7 +92,27 @@ impl Peer {
         };
         let mut peer = Self::spawn(kind, address, command, &log)?;
         peer.await_ready(&log)?;
+        if programs.tls.is_some() {
+            peer.put_front(programs)?;
+        }
         Ok(peer)
+    }
+
+    /// From here on the load connects to what speaks TLS to this proxy.
+    fn put_front(&mut self, programs: &Programs) -> io::Result<()> {
+        let front = SocketAddr::from(([127, 0, 0, 1], free_ports(1)?));
+        let (haproxy, directory) = (&programs.haproxy, &programs.directory);
+        let mut command = tls::front(haproxy, directory, programs.threads, front, self.address)?;
+        let child = self.front.insert(command.stdin(Stdio::null()).spawn()?);
+        let start = Instant::now();
+        while !process::listens(child.id(), front.port())? {
+            if child.try_wait()?.is_some() || start.elapsed() > START_DEADLINE {
+                return Err(io::Error::other("the front of a proxy did not start"));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.address = front;
+        Ok(())
     }
 
     /// sizegate with one worker, under callgrind, which writes `profile` at its end.
@@ -124,7 +154,9 @@ impl Peer {
         Ok(Self {
             kind,
             address,
+            port: address.port(),
             child: Some(child),
+            front: None,
         })
     }
 
@@ -155,12 +187,12 @@ impl Peer {
     /// Its process listens on its port.
     pub fn check_port(&self) -> io::Result<()> {
         let pid = self.pid().unwrap_or_else(std::process::id);
-        if process::listens(pid, self.address.port())? {
+        if process::listens(pid, self.port)? {
             return Ok(());
         }
         Err(io::Error::other(format!(
             "port {} is not that of {} (process {pid})",
-            self.address.port(),
+            self.port,
             self.kind.label()
         )))
     }
@@ -187,7 +219,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
+        for child in [&mut self.child, &mut self.front].into_iter().flatten() {
             // It may have ended by itself.
             let _ = child.kill();
             let _ = child.wait();
@@ -199,6 +231,10 @@ impl Drop for Peer {
 fn haproxy(programs: &Programs, address: SocketAddr, sink: SocketAddr) -> io::Result<Command> {
     let config = programs.directory.join("haproxy.cfg");
     let threads = programs.threads;
+    let tls = match &programs.tls {
+        Some(certificate) => format!(" ssl crt {}", certificate.both.display()),
+        None => String::new(),
+    };
     fs::write(
         &config,
         format!(
@@ -211,7 +247,7 @@ defaults
     timeout client 10m
     timeout server 10m
 frontend clients
-    bind {address}
+    bind {address}{tls}
     default_backend sink
 backend sink
     server sink {sink}
@@ -232,6 +268,14 @@ fn sizegate(
 ) -> io::Result<Command> {
     let config = programs.directory.join("sizegate.yaml");
     let (node_port, admin_port) = (address.port() + 1, address.port() + 2);
+    let tls = match &programs.tls {
+        Some(Certificate { cert, key, .. }) => format!(
+            "  tls: {{cert_file: {}, key_file: {}}}\n",
+            cert.display(),
+            key.display()
+        ),
+        None => String::new(),
+    };
     fs::write(
         &config,
         format!(
@@ -241,7 +285,7 @@ listener:
   bind: {address}
   advertised_host: 127.0.0.1
   node_ports: {{first: {node_port}, node_ids: \"0\"}}
-limits:
+{tls}limits:
   batch_bytes: inherit
 rules:
   - name: bench

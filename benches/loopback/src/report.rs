@@ -26,6 +26,8 @@ pub struct Environment {
     pub threads_of_each_proxy: usize,
     pub produce_version: String,
     pub content: String,
+    /// The proxies ended clients' TLS.
+    pub tls: bool,
     pub rounds: usize,
     pub seconds_per_cell: f64,
 }
@@ -59,6 +61,7 @@ impl Environment {
             threads_of_each_proxy: programs.threads,
             produce_version: format!("{:?}", plan.version),
             content: format!("{:?}", plan.content),
+            tls: programs.tls.is_some(),
             rounds: plan.rounds,
             seconds_per_cell: plan.measure.as_secs_f64(),
         }
@@ -269,8 +272,15 @@ impl Report {
         )?;
         writeln!(
             out,
-            "* {} threads in each proxy, nothing pinned; Produce {}, {} values, uncompressed",
-            e.threads_of_each_proxy, e.produce_version, e.content
+            "* {} threads in each proxy, nothing pinned; Produce {}, {} values, uncompressed; {}",
+            e.threads_of_each_proxy,
+            e.produce_version,
+            e.content,
+            if e.tls {
+                "clients' TLS ends at the proxies (not at `direct`)"
+            } else {
+                "plaintext"
+            }
         )?;
         writeln!(
             out,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
-use super::sightings::Sightings;
+use super::hearsay::Hearsay;
 use super::{Close, Session, Upstream};
 use crate::proxy::budget::Lease;
 use crate::proxy::ledger::{Answer, Expected, Produced};
@@ -42,7 +42,7 @@ enum Intake {
     Pass {
         left: usize,
         expected: Expected,
-        sightings: Option<Box<Sightings>>,
+        hearsay: Option<Box<Hearsay>>,
     },
     /// An answer is held until it is whole, or until its broker list is.
     Hold {
@@ -87,7 +87,7 @@ enum Plan {
 fn plan(expected: &Expected) -> Plan {
     let version = expected.api_version;
     match (&expected.answer, expected.api_key) {
-        (Answer::Produce(_), _) => Plan::Whole,
+        (Answer::Produce(_) | Answer::Authenticate(_), _) => Plan::Whole,
         (Answer::Token | Answer::Made(_), _) => Plan::Pass,
         (Answer::Forwarded, api::API_VERSIONS) => Plan::Whole,
         (Answer::Forwarded, api::METADATA) => Plan::MetadataHead,
@@ -226,14 +226,12 @@ impl Session {
                     let expected = self.ledger.answered(correlation_id)?;
                     self.start_answer(frame_bytes, expected)?;
                 }
-                Intake::Pass {
-                    left, sightings, ..
-                } => {
+                Intake::Pass { left, hearsay, .. } => {
                     let here = (*left).min(self.answers.rest.len());
                     *left -= here;
                     let is_over = *left == 0;
                     let chunk = self.answers.rest.split_to(here);
-                    sightings.take_if(|sightings| !sightings.read(&chunk));
+                    hearsay.take_if(|hearsay| !hearsay.read(&chunk));
                     self.to_client.push(chunk);
                     if is_over {
                         self.end_answer();
@@ -308,7 +306,7 @@ impl Session {
                 self.answers.intake = Intake::Pass {
                     left: frame_bytes,
                     expected,
-                    sightings: None,
+                    hearsay: None,
                 }
             }
             Plan::Watch => {
@@ -388,13 +386,13 @@ impl Session {
             let mut here = frame.split().freeze();
             let left = frame_bytes - here.len();
             here.advance(replaced);
-            let sightings = Sightings::of(
+            let hearsay = Hearsay::of(
                 &self.shared.cluster,
                 expected.api_version,
                 frame_bytes - replaced,
             );
             self.to_client.push(head.into());
-            self.pass_rest(here, left, sightings);
+            self.pass_rest(here, left, hearsay);
         } else if is_whole {
             let Intake::Hold {
                 frame, expected, ..
@@ -409,14 +407,14 @@ impl Session {
     }
 
     /// What is left of the answer in hand streams through, after what is `here` of it.
-    fn pass_rest(&mut self, here: Bytes, left: usize, mut sightings: Option<Box<Sightings>>) {
-        sightings.take_if(|sightings| !sightings.read(&here));
+    fn pass_rest(&mut self, here: Bytes, left: usize, mut hearsay: Option<Box<Hearsay>>) {
+        hearsay.take_if(|hearsay| !hearsay.read(&here));
         self.to_client.push(here);
         if let Intake::Hold { expected, .. } = std::mem::take(&mut self.answers.intake) {
             self.answers.intake = Intake::Pass {
                 left,
                 expected,
-                sightings,
+                hearsay,
             };
             if left == 0 {
                 self.end_answer();
@@ -431,6 +429,10 @@ impl Session {
             expected.api_key,
         ) {
             (Answer::Produce(produced), _) => self.produce_answer(frame, version, produced)?,
+            (Answer::Authenticate(claim), _) => {
+                self.on_authenticated(&frame, version, claim);
+                frame
+            }
             (_, api::API_VERSIONS) => {
                 let mut frame = BytesMut::from(frame);
                 api_versions::clamp(&mut frame, version)?;

@@ -20,10 +20,13 @@ pub const READ_BYTES: usize = 256 * 1024;
 /// One read when the budget is short: small enough that ten thousand sessions do not matter.
 const SHORT_READ_BYTES: usize = 4 * 1024;
 
+/// Room behind a large frame, so that its buffer can be given back when the frame is split off.
+const SLACK_BYTES: usize = 4 * 1024;
+
 /// Buffers kept by one worker.
 const KEPT_BUFFERS: usize = 8;
 /// A buffer that grew beyond this for one large frame is not kept.
-const LARGEST_KEPT_BYTES: usize = 2 * 1024 * 1024;
+pub const LARGEST_KEPT_BYTES: usize = 2 * 1024 * 1024;
 
 thread_local! {
     static BUFFERS: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
@@ -40,14 +43,20 @@ pub const fn read_bytes(is_short: bool) -> usize {
 
 /// An empty buffer with room for [`BUFFER_BYTES`] at least.
 pub fn borrow() -> BytesMut {
+    lend(BUFFER_BYTES)
+}
+
+/// An empty buffer with room for a frame of `frame_bytes`, and for [`BUFFER_BYTES`] at least.
+pub fn borrow_for(frame_bytes: usize) -> BytesMut {
+    lend((frame_bytes + SLACK_BYTES).max(BUFFER_BYTES))
+}
+
+fn lend(bytes: usize) -> BytesMut {
     BUFFERS.with_borrow_mut(|kept| {
         let free = kept
             .iter_mut()
-            .rposition(|buffer| buffer.try_reclaim(BUFFER_BYTES));
-        free.map_or_else(
-            || BytesMut::with_capacity(BUFFER_BYTES),
-            |at| kept.swap_remove(at),
-        )
+            .rposition(|buffer| buffer.try_reclaim(bytes));
+        free.map_or_else(|| BytesMut::with_capacity(bytes), |at| kept.swap_remove(at))
     })
 }
 

@@ -53,6 +53,7 @@ impl Session {
                 value: u64::from(self.shared.frame_bytes),
                 source: Source::Rule,
                 name: None,
+                headroom_bytes: 0,
             };
             let violation = Violation {
                 limit,
@@ -160,7 +161,7 @@ impl Session {
             Some(CompressionType::Stored(codec)) => Some(codec),
             Some(CompressionType::Producer) | None => None,
         };
-        let limit = topic.learned();
+        let limit = topic.own();
         let (cause, remedy) = match error_code {
             INVALID_RECORD => {
                 let limit = learned?

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
-use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
+use super::buffers::{self, BUFFER_BYTES, LARGEST_KEPT_BYTES, READ_BYTES};
 use super::{Asking, BACKLOG_BYTES, Close, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
 use crate::policy::Arrival;
 use crate::proxy::budget::{Admission, Lease};
@@ -20,10 +20,11 @@ use crate::proxy::oversized::Oversized;
 use crate::proxy::verdict::Asked;
 use crate::telemetry::ClientConnection;
 use crate::wire::api::{self, FrameHead, PREFIX_BYTES, SHORTEST_REQUEST_BYTES};
+use crate::wire::sasl::HIGHEST_AUTHENTICATE;
 use crate::wire::{Malformed, Reason, api_versions, fetch};
 
-/// ApiVersions requests above this are not read for the client's name.
-const LONGEST_API_VERSIONS: usize = 64 * 1024;
+/// Requests above this are not read for the client's name: ApiVersions and SASL.
+const LONGEST_INTRODUCTION: usize = 64 * 1024;
 
 /// The way in.
 #[derive(Default)]
@@ -33,6 +34,9 @@ pub struct Requests {
     rest: BytesMut,
     /// The frame that is half here, once its bytes are admitted.
     half: Option<Half>,
+    /// The size of the last frame, if that took more than one read: the next one is likely to be as large, and is
+    /// read in one piece into a buffer that it need not leave.
+    usual_bytes: usize,
     /// For the buffer that `rest` keeps while something is waited for.
     rest_lease: Lease,
     waiting: Option<Waiting>,
@@ -224,17 +228,27 @@ impl Session {
     }
 
     fn poll_read_client(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Close> {
-        let Requests { rest, half, .. } = &mut self.requests;
+        let Requests {
+            rest,
+            half,
+            usual_bytes,
+            ..
+        } = &mut self.requests;
         let is_short = self.shared.budget.is_short();
         let most = match half {
             // No further than a large frame's end: what follows would need as much room again.
             Some(half) if half.frame_bytes > READ_BYTES => {
                 half.frame_bytes.saturating_sub(rest.len())
             }
-            _ => buffers::read_bytes(is_short),
+            _ if is_short => buffers::read_bytes(true),
+            _ => buffers::read_bytes(false).max(*usual_bytes),
         };
         if half.is_none() && rest.capacity() == rest.len() {
-            let mut buffer = buffers::borrow();
+            let mut buffer = if is_short {
+                buffers::borrow()
+            } else {
+                buffers::borrow_for(*usual_bytes)
+            };
             buffer.extend_from_slice(rest);
             *rest = buffer;
         }
@@ -424,6 +438,7 @@ impl Session {
                 self.requests.intake = Intake::Drain(Box::new(Oversized::new(head, passes)));
             }
             Plan::Hold if self.requests.rest.len() >= frame_bytes => {
+                self.requests.usual_bytes = usual_bytes(frame_bytes);
                 let frame = self.requests.rest.split_to(frame_bytes).freeze();
                 let half = self.requests.half.take();
                 let arrival = Arrival {
@@ -495,10 +510,17 @@ impl Session {
             Close::MalformedRequest(Malformed::new("api_version", Reason::UnsupportedVersion));
         let is_known =
             api::highest_version(head.api_key).is_none_or(|highest| head.api_version <= highest);
-        let is_small = head.frame_bytes() <= LONGEST_API_VERSIONS;
+        let is_small = head.frame_bytes() <= LONGEST_INTRODUCTION;
         match head.api_key {
             _ if !is_small_enough => self.plan_oversized(head),
             api::API_VERSIONS if is_small => Ok(Plan::Hold),
+            // In version 0 bare tokens follow, which are not read.
+            api::SASL_HANDSHAKE if is_small && head.api_version == 1 => Ok(Plan::Hold),
+            api::SASL_AUTHENTICATE
+                if is_small && (0..=HIGHEST_AUTHENTICATE).contains(&head.api_version) =>
+            {
+                Ok(Plan::Hold)
+            }
             // Kafka closes on a version it does not have; of one that only the broker has, the answer could not be
             // rewritten, and a request could not be judged.
             _ if !is_known => Err(unsupported),
@@ -536,6 +558,11 @@ impl Session {
     ) -> Result<(), Close> {
         match head.api_key {
             api::PRODUCE => self.on_produce(head, frame, arrival, lease, Asked::default()),
+            api::SASL_HANDSHAKE | api::SASL_AUTHENTICATE => {
+                self.on_sasl(head, frame);
+                self.to_upstream.hold(lease);
+                Ok(())
+            }
             _ => {
                 self.on_api_versions(head, frame);
                 self.to_upstream.hold(lease);
@@ -555,7 +582,7 @@ impl Session {
                     client_id,
                 );
                 self.requests.counted = Some(connection);
-                self.who.software = Some(software);
+                self.who.learn_software(software);
             }
             Ok(None) => {}
             // The broker answers an unreadable request itself, or closes.
@@ -568,7 +595,7 @@ impl Session {
             .push(api_versions::forwarded(frame, head.api_version));
     }
 
-    fn expect(&mut self, head: &FrameHead, answer: Answer) {
+    pub(super) fn expect(&mut self, head: &FrameHead, answer: Answer) {
         self.ledger.expect(Expected {
             correlation_id: head.correlation_id,
             api_key: head.api_key,
@@ -576,6 +603,15 @@ impl Session {
             since: self.last_traffic,
             answer,
         });
+    }
+}
+
+/// What to expect of the next frame after one of `frame_bytes`.
+const fn usual_bytes(frame_bytes: usize) -> usize {
+    if frame_bytes > READ_BYTES && frame_bytes <= LARGEST_KEPT_BYTES {
+        frame_bytes
+    } else {
+        0
     }
 }
 

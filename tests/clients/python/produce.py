@@ -2,6 +2,10 @@
 
 client=confluent|kafka-python|aiokafka bootstrap= topic= values=100,1000,100 [partition=0] [codec=none]
 [acks=all] [idempotent=false] [together=true] [linger=300] [first=100] [then=100] [max=16777216]
+[c.NAME=VALUE] [hosts=NAME,NAME]
+
+c.NAME is the client's own option NAME, such as c.security.protocol or c.security_protocol. hosts are names that
+mean 127.0.0.1 (kafka-python only: librdkafka asks the system itself).
 
 together sends all before it waits, with a linger and a batch size that put them into one batch. first and then
 are sent with the same producer before and afterwards, each waited for: whether it still works. One JSON line a
@@ -12,6 +16,7 @@ import asyncio
 import json
 import logging
 import random
+import socket
 import sys
 import time
 
@@ -27,6 +32,7 @@ MAX = int(OPTIONS.get("max", 16 << 20))
 SIZES = [int(size) for size in OPTIONS["values"].split(",")]
 FIRST = [int(size) for size in OPTIONS["first"].split(",")] if "first" in OPTIONS else []
 THEN = [int(size) for size in OPTIONS["then"].split(",")] if "then" in OPTIONS else []
+MORE = {key[2:]: value for key, value in OPTIONS.items() if key.startswith("c.")}
 LINGER_MS = int(OPTIONS.get("linger", "300")) if TOGETHER else 0
 
 
@@ -57,6 +63,7 @@ def by_confluent():
             "message.max.bytes": MAX,
             "batch.size": MAX,
             "message.timeout.ms": 30000,
+            **MORE,
         },
         logger=logging.getLogger("librdkafka"),
     )
@@ -101,6 +108,7 @@ def by_kafka_python():
         max_request_size=MAX,
         delivery_timeout_ms=30000,
         request_timeout_ms=20000,
+        **MORE,
     )
     producer.partitions_for(TOPIC)
 
@@ -145,6 +153,7 @@ async def by_aiokafka():
         max_batch_size=1 << 20 if TOGETHER else 16384,
         max_request_size=MAX,
         request_timeout_ms=30000,
+        **MORE,
     )
     await producer.start()
     await producer.partitions_for(TOPIC)
@@ -181,7 +190,19 @@ async def by_aiokafka():
         await producer.stop()
 
 
+def resolve_here(names):
+    """Makes names mean 127.0.0.1, for this process."""
+    ask = socket.getaddrinfo
+
+    def getaddrinfo(host, *args, **kwargs):
+        return ask("127.0.0.1" if host in names else host, *args, **kwargs)
+
+    socket.getaddrinfo = getaddrinfo
+
+
 def main():
+    if "hosts" in OPTIONS:
+        resolve_here(OPTIONS["hosts"].split(","))
     logging.basicConfig(level=logging.CRITICAL)
     start = time.monotonic()
     client = OPTIONS["client"]

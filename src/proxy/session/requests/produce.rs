@@ -22,7 +22,10 @@ impl Session {
         mut lease: Lease,
         asked: Asked,
     ) -> Result<(), Close> {
-        match self.judge.weigh(&frame, head.api_version, &asked) {
+        let weighed = self
+            .judge
+            .weigh(&frame, head.api_version, &asked, &mut self.who);
+        match weighed {
             Err(malformed) => self.end(Close::MalformedRequest(malformed)),
             Ok(Some(question)) => {
                 let asking = self.ask(question, asked, &frame);
@@ -40,7 +43,6 @@ impl Session {
                 });
             }
             Ok(None) => {
-                self.who.learn_client_id(self.judge.client_id(&frame));
                 let verdict = self.judge.settle(&frame, &self.who, &arrival);
                 self.carry_out(head, frame, verdict);
                 self.to_upstream.hold(lease);

@@ -12,7 +12,7 @@ use crate::wire::walk::{METADATA_TOPICS, Visitor, Walker};
 const FIRST_WITH_IDS: i16 = 10;
 
 /// Reads one answer from behind its broker list.
-pub struct Sightings {
+pub struct Hearsay {
     walker: Walker,
     listener: Listener,
 }
@@ -33,7 +33,7 @@ struct Topic {
     partitions: i32,
 }
 
-impl Sightings {
+impl Hearsay {
     /// For an answer of which `left` bytes follow its broker list; `None` if it bears no topic ids.
     pub fn of(cluster: &Cluster, version: i16, left: usize) -> Option<Box<Self>> {
         (version >= FIRST_WITH_IDS).then(|| {

@@ -1,0 +1,98 @@
+{{- define "sizegate.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "sizegate.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains (include "sizegate.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "sizegate.name" .) | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sizegate.selector" -}}
+app.kubernetes.io/name: {{ include "sizegate.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "sizegate.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{ include "sizegate.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "sizegate.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "sizegate.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* How many brokers nodeIds names: 0-9,1001-1003 is 13. */}}
+{{- define "sizegate.brokers" -}}
+{{- $count := 0 -}}
+{{- range splitList "," (toString .Values.listener.nodeIds) -}}
+{{- $ends := splitList "-" . -}}
+{{- $count = add $count 1 (sub (int (last $ends)) (int (first $ends))) -}}
+{{- end -}}
+{{- $count -}}
+{{- end -}}
+
+{{/* All ports of the listener, as JSON: {name: port}. */}}
+{{- define "sizegate.ports" -}}
+{{- $ports := dict "kafka" (int .Values.listener.port) -}}
+{{- if not .Values.listener.sni.bootstrap -}}
+{{- range $n := until (int (include "sizegate.brokers" .)) -}}
+{{- $_ := set $ports (printf "broker-%d" $n) (add (int $.Values.listener.firstNodePort) $n) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $ports -}}
+{{- end -}}
+
+{{/* sizegate.yaml: what the values say, and .Values.config over it. */}}
+{{- define "sizegate.config" -}}
+{{- $cluster := dict "bootstrap_servers" .Values.bootstrapServers -}}
+{{- if .Values.clusterTls.enabled -}}
+{{- $tls := dict -}}
+{{- if .Values.clusterTls.secret -}}
+{{- $_ := set $tls "ca_file" "/etc/sizegate-cluster-tls/ca.crt" -}}
+{{- if .Values.clusterTls.clientCertificate -}}
+{{- $_ := set $tls "cert_file" "/etc/sizegate-cluster-tls/tls.crt" -}}
+{{- $_ := set $tls "key_file" "/etc/sizegate-cluster-tls/tls.key" -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $cluster "tls" $tls -}}
+{{- end -}}
+{{- with .Values.adminSasl -}}
+{{- if .mechanism -}}
+{{- $sasl := dict "mechanism" .mechanism "username" .username "password_file" "/etc/sizegate-sasl/password" -}}
+{{- $_ := set $cluster "admin" (dict "sasl" $sasl) -}}
+{{- end -}}
+{{- end -}}
+{{- $listener := dict "bind" (printf "0.0.0.0:%d" (int .Values.listener.port)) -}}
+{{- with .Values.listener.sni -}}
+{{- if .bootstrap -}}
+{{- $sni := dict "bootstrap" .bootstrap "node" .node -}}
+{{- if .advertisedPort -}}{{- $_ := set $sni "advertised_port" (int .advertisedPort) -}}{{- end -}}
+{{- $_ := set $listener "sni" $sni -}}
+{{- end -}}
+{{- end -}}
+{{- if not .Values.listener.sni.bootstrap -}}
+{{- $service := printf "%s.%s.svc" (include "sizegate.fullname" .) .Release.Namespace -}}
+{{- $_ := set $listener "advertised_host" (default $service .Values.listener.advertisedHost) -}}
+{{- $_ := set $listener "node_ports" (dict "first" (int .Values.listener.firstNodePort) "node_ids" (toString .Values.listener.nodeIds)) -}}
+{{- end -}}
+{{- with .Values.listener.tls -}}
+{{- if .secret -}}
+{{- $tls := dict "cert_file" "/etc/sizegate-tls/tls.crt" "key_file" "/etc/sizegate-tls/tls.key" -}}
+{{- if .clientCertificates -}}{{- $_ := set $tls "client_ca_file" "/etc/sizegate-tls/ca.crt" -}}{{- end -}}
+{{- $_ := set $listener "tls" $tls -}}
+{{- end -}}
+{{- end -}}
+{{- $made := dict "cluster" $cluster "listener" $listener "admin" (dict "bind" "0.0.0.0:9644") -}}
+{{- toYaml (mustMergeOverwrite $made (deepCopy .Values.config)) -}}
+{{- end -}}

@@ -1,0 +1,65 @@
+//! What `/api/v1/families` shows.
+
+use serde::Serialize;
+
+use crate::policy::Gate;
+use crate::policy::families::{Alignment, Gap, MemberKind, Membership};
+
+/// One family.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FamilyView {
+    /// The main topic.
+    pub main: String,
+    /// What a misfit does.
+    pub alignment: Alignment,
+    /// Retry and dead-letter topics, by name.
+    pub members: Vec<MemberView>,
+    /// Members that the configuration names and that do not exist.
+    pub absent: Vec<String>,
+}
+
+/// One member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MemberView {
+    /// The topic.
+    pub topic: String,
+    /// What it is for.
+    pub kind: MemberKind,
+    /// Configured, or detected by its name.
+    pub membership: Membership,
+    /// Its own limits take what the main topic's own limits take, with headroom; `None`: not known (yet).
+    pub aligned: Option<bool>,
+    /// What its limits lack at most, in bytes; `None`: not known, or nothing limits the main topic at that gate.
+    pub gap_bytes: Option<u64>,
+    /// The same by gate.
+    pub gates: Vec<GapView>,
+    /// What else does not fit, each a sentence for people.
+    pub warnings: Vec<String>,
+}
+
+/// One gate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GapView {
+    /// The gate.
+    pub gate: Gate,
+    /// The main topic's own limit.
+    pub main_bytes: Option<u64>,
+    /// The member's own.
+    pub member_bytes: u64,
+    /// What the member needs above the main topic.
+    pub headroom_bytes: u64,
+    /// What the member's limit lacks; 0: nothing.
+    pub gap_bytes: Option<u64>,
+}
+
+impl From<&Gap> for GapView {
+    fn from(gap: &Gap) -> Self {
+        Self {
+            gate: gap.gate,
+            main_bytes: gap.main_bytes,
+            member_bytes: gap.member_bytes,
+            headroom_bytes: gap.headroom_bytes,
+            gap_bytes: gap.missing_bytes,
+        }
+    }
+}

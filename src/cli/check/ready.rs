@@ -1,0 +1,117 @@
+//! `sizegate check --ready`: a health check without curl, for images that hold nothing but sizegate.
+//!
+//! Invariant: done within [`PATIENCE`] and a little, whatever answers at the port.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::cli::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, print, print_mistakes};
+
+/// For the whole of it. Container engines give a health check 30 s, kubelet 1 s unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// `/readyz` says a few sentences.
+const LONGEST_ANSWER: u64 = 16 * 1024;
+
+/// Asks the proxy that runs with this configuration.
+pub(super) fn run(args: &ConfigArgs) -> ExitCode {
+    let mut args = args.clone();
+    // Only `admin.bind` matters: brokers may have been named on the command line of `run`.
+    args.bootstrap_servers
+        .get_or_insert_with(|| "localhost:9092".to_owned());
+    let admin = match args.load() {
+        Ok(config) => reachable(config.admin_bind),
+        Err(errors) => {
+            print_mistakes(&errors);
+            return ExitCode::from(USAGE);
+        }
+    };
+    match ask(admin) {
+        Ok((200, body)) => {
+            print(&body);
+            ExitCode::from(FINE)
+        }
+        Ok((_, body)) => {
+            print(&body);
+            ExitCode::from(FINDINGS)
+        }
+        Err(error) => {
+            eprintln!("sizegate: no answer from {admin} (admin.bind): {error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Every interface includes loopback.
+fn reachable(bind: SocketAddr) -> SocketAddr {
+    let ip = match bind.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bind.port())
+}
+
+/// Status and body of `/readyz`.
+fn ask(admin: SocketAddr) -> io::Result<(u16, String)> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut stream = TcpStream::connect_timeout(&admin, PATIENCE)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    // The server closes after its answer.
+    write!(
+        stream,
+        "GET /readyz HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut answer = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || answer.len() as u64 > LONGEST_ANSWER {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut chunk)? {
+            0 => break,
+            read => answer.extend_from_slice(chunk.get(..read).unwrap_or_default()),
+        }
+    }
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .ok_or_else(|| io::Error::other("it does not speak HTTP"))?;
+    let status = head
+        .strip_prefix("HTTP/1.1 ")
+        .and_then(|rest| rest.get(..3)?.parse().ok())
+        .ok_or_else(|| io::Error::other("it does not speak HTTP/1.1"))?;
+    Ok((status, body.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn every_interface_is_asked_over_loopback() {
+        for (bind, asked) in [
+            ("0.0.0.0:9644", "127.0.0.1:9644"),
+            ("[::]:9644", "[::1]:9644"),
+            ("127.0.0.2:1", "127.0.0.2:1"),
+        ] {
+            assert_eq!(reachable(bind.parse().unwrap()), asked.parse().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_port_that_says_nothing_is_given_up() {
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let began = Instant::now();
+        let error = ask(silent.local_addr().unwrap()).unwrap_err();
+        assert!(matches!(
+            error.kind(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+        ));
+        assert!(began.elapsed() < PATIENCE * 5);
+    }
+}

@@ -1,0 +1,284 @@
+//! Families while the proxy runs: found anew as topics come and go, their misfits told to the log, to Prometheus and
+//! to the admin server.
+//!
+//! Invariant: the families in force are those of the configuration in force.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::{FamilyView, GapView, MemberView};
+use crate::cluster::{CompressionType, Topic};
+use crate::policy::families::{Alignment, Family, Gap, Member, Membership, gaps};
+use crate::policy::{Codec, Gate, Learned, Policy};
+use crate::proxy::Shared;
+use crate::telemetry::FamilyFit;
+
+/// New topics come in numbers: so long is waited for the rest.
+const SETTLE: Duration = Duration::from_millis(100);
+/// How often misfits are looked for when no topic comes or goes.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// Log lines of one look; of more misfits only the number is told.
+const MOST_LINES: usize = 20;
+/// How old the limits of a new member may be.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Follows the topics of the cluster until shutdown. Takes a tenth of its thread at most: with very many topics it
+/// looks less often.
+pub(super) async fn follow(shared: Arc<Shared>, shutdown: CancellationToken) {
+    let mut told = Told::default();
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = shared.cluster.topics_changed() => tokio::time::sleep(SETTLE).await,
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+        let begun = Instant::now();
+        shared.regroup();
+        let took = begun.elapsed();
+        shared.read_members().await;
+        let begun = Instant::now();
+        told.tell(&shared.misfits());
+        tokio::time::sleep((took + begun.elapsed()) * 9).await;
+    }
+}
+
+impl Shared {
+    /// Finds the families among the topics that exist now.
+    pub(super) fn regroup(&self) {
+        if self.policy.load().looks_for_families() {
+            let topics = self.topic_names();
+            self.policy.rcu(|policy| match policy.among(&topics) {
+                Some(policy) => Arc::new(policy),
+                None => Arc::clone(policy),
+            });
+        }
+    }
+
+    /// Puts a policy in force, with its families.
+    pub(super) fn set_policy(&self, policy: Policy) {
+        let topics = if policy.looks_for_families() {
+            self.topic_names()
+        } else {
+            Vec::new()
+        };
+        let policy = policy.among(&topics).unwrap_or(policy);
+        self.policy.store(Arc::new(policy));
+    }
+
+    fn topic_names(&self) -> Vec<Arc<str>> {
+        let topics = self.cluster.topics();
+        let topics = topics.iter().filter(|topic| !topic.is_internal);
+        topics.map(|topic| Arc::clone(&topic.name)).collect()
+    }
+
+    /// Reads the limits of members that nobody has read yet: their main topics are waiting.
+    async fn read_members(&self) {
+        let policy = self.policy.load_full();
+        let enforced = policy.families().all().iter().flat_map(Family::enforced);
+        let unread = enforced.filter_map(|member| {
+            let known = self.cluster.topic(&member.topic)?;
+            known.limits_age().is_none().then_some(known)
+        });
+        let unread: Vec<Arc<Topic>> = unread.collect();
+        let reading = unread
+            .iter()
+            .map(|member| self.cluster.read_limits(member, None, FRESH));
+        // What cannot be read now, the next refresh reads.
+        futures_util::future::join_all(reading).await;
+    }
+
+    fn gaps(&self, policy: &Policy, main: &str, member: &str) -> Vec<Gap> {
+        let learned = |topic: &str| self.cluster.topic(topic)?.batch_limit().map(Learned::own);
+        gaps(policy, main, member, learned)
+    }
+
+    /// For `/api/v1/families`.
+    pub(super) fn family_views(&self) -> Vec<FamilyView> {
+        let policy = self.policy.load();
+        let families = policy.families().all().iter();
+        let view = |family: &Family| FamilyView {
+            main: family.main.to_string(),
+            alignment: family.alignment,
+            members: family
+                .members
+                .iter()
+                .map(|member| self.member_view(&policy, family, member))
+                .collect(),
+            absent: family.absent.clone(),
+        };
+        families.map(view).collect()
+    }
+
+    fn member_view(&self, policy: &Policy, family: &Family, member: &Member) -> MemberView {
+        let gaps = self.gaps(policy, &family.main, &member.topic);
+        MemberView {
+            topic: member.topic.to_string(),
+            kind: member.kind,
+            membership: member.membership,
+            aligned: is_aligned(&gaps),
+            gap_bytes: widest(&gaps),
+            gates: gaps.iter().map(GapView::from).collect(),
+            warnings: self.compression_warnings(&family.main, &member.topic),
+        }
+    }
+
+    /// For Prometheus: the configured members first, as the number of series has a bound.
+    pub(super) fn family_fits(&self) -> Vec<FamilyFit> {
+        let policy = self.policy.load();
+        let mut members: Vec<(&Family, &Member)> = pairs(&policy).collect();
+        members.sort_by_key(|(_, member)| member.membership);
+        let fit = |(family, member): (&Family, &Member)| {
+            let gaps = self.gaps(&policy, &family.main, &member.topic);
+            Some(FamilyFit {
+                main: Arc::clone(&family.main),
+                member: Arc::clone(&member.topic),
+                is_aligned: is_aligned(&gaps)?,
+                gap_bytes: widest(&gaps),
+            })
+        };
+        members.into_iter().filter_map(fit).collect()
+    }
+
+    /// A dead letter that is written without its main topic's compression is larger than the original.
+    fn compression_warnings(&self, main: &str, member: &str) -> Vec<String> {
+        let stored = |topic: &str| self.cluster.topic(topic)?.learned()?.compression_type;
+        let in_words = |stored: CompressionType| match stored {
+            CompressionType::Producer => "producer",
+            CompressionType::Stored(Codec::None) => "uncompressed",
+            CompressionType::Stored(codec) => codec.label(),
+        };
+        let mut warnings = Vec::new();
+        if let (Some(of_main), Some(of_member)) = (stored(main), stored(member))
+            && of_main != of_member
+        {
+            warnings.push(format!(
+                "its compression.type is {}, its main topic's is {}",
+                in_words(of_member),
+                in_words(of_main)
+            ));
+        }
+        let [main, member] = [main, member].map(|topic| self.metrics.known_topic(topic));
+        if let (Some(main), Some(member)) = (main, member) {
+            let came = member.codec(Codec::None).batches.get();
+            if let Some(codec) = main.usual_compression().filter(|_| came > 0) {
+                warnings.push(format!(
+                    "{came} of its batches came uncompressed, and its main topic's come with {codec}"
+                ));
+            }
+        }
+        warnings
+    }
+
+    /// Every member that does not fit, with what to say of it.
+    fn misfits(&self) -> Vec<Misfit> {
+        let policy = self.policy.load();
+        let mut misfits = Vec::new();
+        for (family, member) in pairs(&policy) {
+            let gaps = self.gaps(&policy, &family.main, &member.topic);
+            let mut why: Vec<String> = gaps
+                .iter()
+                .filter(|gap| gap.missing_bytes != Some(0))
+                .map(in_words)
+                .collect();
+            why.extend(self.compression_warnings(&family.main, &member.topic));
+            if !why.is_empty() {
+                misfits.push(Misfit {
+                    pair: (Arc::clone(&family.main), Arc::clone(&member.topic)),
+                    membership: member.membership,
+                    alignment: family.alignment,
+                    why,
+                });
+            }
+        }
+        misfits
+    }
+}
+
+fn pairs(policy: &Policy) -> impl Iterator<Item = (&Family, &Member)> {
+    let families = policy.families().all().iter();
+    families.flat_map(|family| family.members.iter().map(move |member| (family, member)))
+}
+
+/// `None` while the limits at the batch gate are not known and the others fit.
+fn is_aligned(gaps: &[Gap]) -> Option<bool> {
+    if gaps.iter().any(|gap| gap.missing_bytes != Some(0)) {
+        return Some(false);
+    }
+    gaps.iter()
+        .any(|gap| gap.gate == Gate::Batch)
+        .then_some(true)
+}
+
+fn widest(gaps: &[Gap]) -> Option<u64> {
+    gaps.iter().filter_map(|gap| gap.missing_bytes).max()
+}
+
+fn in_words(gap: &Gap) -> String {
+    let Gap {
+        gate,
+        main_bytes,
+        member_bytes,
+        headroom_bytes,
+        missing_bytes,
+    } = gap;
+    match (main_bytes, missing_bytes) {
+        (Some(main), Some(missing)) => format!(
+            "its {gate} limit is {member_bytes}, its main topic's {main}: with {headroom_bytes} of headroom it lacks {missing} bytes"
+        ),
+        _ => format!("its {gate} limit is {member_bytes}, and its main topic has none"),
+    }
+}
+
+/// A member that does not fit its family.
+struct Misfit {
+    /// Main topic and member.
+    pair: (Arc<str>, Arc<str>),
+    membership: Membership,
+    alignment: Alignment,
+    why: Vec<String>,
+}
+
+/// What the log was told already.
+#[derive(Default)]
+struct Told(HashMap<(Arc<str>, Arc<str>), usize>);
+
+impl Told {
+    /// Says each misfit once, and again when more is wrong with it; and when it is over.
+    fn tell(&mut self, misfits: &[Misfit]) {
+        let before = std::mem::take(&mut self.0);
+        self.0 = misfits
+            .iter()
+            .map(|misfit| (misfit.pair.clone(), misfit.why.len()))
+            .collect();
+        let is_news = |misfit: &&Misfit| {
+            let told = before.get(&misfit.pair);
+            told.is_none_or(|told| *told < misfit.why.len())
+        };
+        let news: Vec<&Misfit> = misfits.iter().filter(is_news).collect();
+        for misfit in news.iter().take(MOST_LINES) {
+            tracing::warn!(
+                main = %misfit.pair.0,
+                member = %misfit.pair.1,
+                membership = %misfit.membership,
+                alignment = %misfit.alignment,
+                "what fits the main topic may not fit this member of its family: {}",
+                misfit.why.join("; ")
+            );
+        }
+        let is_over = |pair: &&(Arc<str>, Arc<str>)| !self.0.contains_key(*pair);
+        let over: Vec<_> = before.keys().filter(is_over).collect();
+        for (main, member) in over.iter().take(MOST_LINES) {
+            tracing::info!(%main, %member, "nothing keeps this member from its family any more");
+        }
+        let untold = news.len().max(over.len()).saturating_sub(MOST_LINES);
+        if untold > 0 {
+            tracing::warn!(
+                untold,
+                "more members fit or do not fit their families: see /api/v1/families"
+            );
+        }
+    }
+}
