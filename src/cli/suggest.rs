@@ -145,7 +145,7 @@ fn yaml(args: &SuggestArgs, found: &BTreeMap<String, TopicLimits>, has_other: bo
         line(
             &mut out,
             format_args!(
-                "# {}: too few records measured ({measured}; --at-least {})",
+                "# {}: nothing to suggest, {measured} records measured (--at-least {})",
                 one_line(name),
                 args.at_least
             ),

@@ -85,7 +85,9 @@ fn of(histogram: &Histogram, wish: &Wish, least: u64, inherits: bool) -> Finding
     let all_within = bound_for(histogram, measured);
     let generous = all_within.map(|bytes| bytes.max(least));
     let wanted = quantile(histogram, 0.999) * (1.0 + wish.margin);
-    let tight = bound_above(histogram, wanted.ceil() as u64).map(|bytes| bytes.max(least));
+    let tight = bound_above(histogram, wanted.ceil() as u64)
+        .or(all_within)
+        .map(|bytes| bytes.max(least));
     let chosen = if wish.tight { tight } else { generous };
     let Some(bytes) = chosen.filter(|bytes| *bytes <= MOST_BYTES && !(inherits && *bytes <= least))
     else {
