@@ -1,7 +1,7 @@
 # Everything a person or CI does with this repository. The work is in scripts/; each says what it needs.
 # Downloads and what is made of them are in .cache/, fetched once.
 
-.PHONY: help demo up ladder down test lint check-deploy image bench fmt clean-cache
+.PHONY: help demo up ladder down test lint check-deploy image bench screenshots fmt clean-cache
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -33,6 +33,9 @@ image: ## the container image without an engine, and a test of it (root)
 
 bench: ## the benches, beside a direct connection and HAProxy
 	@scripts/bench.sh
+
+screenshots: ## the pictures of README anew, from real runs
+	@scripts/screenshots.sh
 
 fmt: ## formats the sources
 	cargo fmt --all

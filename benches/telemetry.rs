@@ -102,7 +102,7 @@ impl Known for Limits {
         }]
     }
 
-    fn families(&self) -> Vec<sizegate::telemetry::FamilyFit> {
+    fn families(&self, _: usize) -> Vec<sizegate::telemetry::FamilyFit> {
         Vec::new()
     }
 
@@ -165,6 +165,7 @@ fn refusals(c: &mut Criterion) {
         limit_bytes: 1_048_588,
         source: Source::Broker,
         rule: None,
+        member: None,
         action: sizegate::policy::Action::Reject,
         error_code: 10,
         is_loop: false,

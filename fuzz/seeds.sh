@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # seeds.sh   makes fuzz/corpus/TARGET from the batches of real clients in tests/data/batches
 #
-# Then: cargo +nightly fuzz run TARGET   (record_walk, codec_gzip, codec_snappy, codec_lz4, codec_zstd, inspect, fetch;
-# produce_request, produce_answer, addresses and walker find their way without seeds)
+# Then: cargo +nightly fuzz run TARGET, or scripts/fuzz.sh for all (record_walk, codec_gzip, codec_snappy, codec_lz4,
+# codec_zstd, inspect and fetch have seeds; the others find their way without)
 set -euo pipefail
 cd "$(dirname "$0")"
 for codec in gzip snappy lz4 zstd; do

@@ -12,13 +12,12 @@ need buildah buildah
 target=$(uname -m)-unknown-linux-gnu
 binary=${1:-target/$target/release/sizegate}
 work=$(mktemp -d)
-export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
-storage=(--root "$work/storage" --runroot "$work/run")
+storage=(--storage-driver vfs --root "$work/storage" --runroot "$work/run")
 buildah() { command buildah "${storage[@]}" "$@"; }
 pid=
 cleanup() {
-  if [ -n "$pid" ]; then kill -9 "$pid" 2>/dev/null || true; fi
-  umount "$work/image" 2>/dev/null || true
+  if [ -n "$pid" ]; then kill -9 "$pid" 2>/dev/null && wait "$pid" || true; fi
+  umount -R "$work/image" 2>/dev/null || true
   command buildah "${storage[@]}" rm --all >/dev/null 2>&1 || true
   rm -rf "$work"
 }
@@ -59,24 +58,26 @@ bytes=$(du -sb "$root" | cut -f1)
 [ "$bytes" -le 30000000 ] || fail "it is $bytes bytes"
 
 # Run: read-only, as its user, nothing of this machine in sight but the loopback device.
-mkdir "$work/image"
+# Engines give a container devices of its own.
+mkdir "$work/image" "$root/dev"
+touch "$root/dev/random" "$root/dev/urandom"
 mount --bind "$root" "$work/image"
 mount -o remount,bind,ro "$work/image"
+for device in random urandom; do mount --bind "/dev/$device" "$work/image/dev/$device"; done
 port=$(free_ports 3)
-enter() {
-  env -i SIZEGATE__LISTENER__BIND=127.0.0.1:"$port" SIZEGATE__ADMIN__BIND=0.0.0.0:$((port + 2)) \
-    SIZEGATE__LISTENER__NODE_PORTS__NODE_IDS=1 SIZEGATE__CLUSTER__BOOTSTRAP_SERVERS=127.0.0.1:1 \
-    chroot --userspec=65532:65532 "$work/image" /sizegate "$@"
-}
-[ "$(enter --version)" = "$("$binary" --version)" ] || fail "it is another version"
+chroot=$(PATH=$PATH:/usr/sbin command -v chroot)
+# The program becomes sizegate itself, so that a signal reaches it as it does PID 1.
+inside=(env -i SIZEGATE__LISTENER__BIND=127.0.0.1:"$port" SIZEGATE__ADMIN__BIND=0.0.0.0:$((port + 2))
+  SIZEGATE__LISTENER__NODE_PORTS__NODE_IDS=1 SIZEGATE__CLUSTER__BOOTSTRAP_SERVERS=localhost:1
+  "$chroot" --userspec=65532:65532 "$work/image" /sizegate)
+[ "$("${inside[@]}" --version)" = "$("$binary" --version)" ] || fail "it is another version"
 touch "$work/image/x" 2>/dev/null && fail "it can be written to"
-enter run >"$work/log" 2>&1 &
+"${inside[@]}" run >"$work/log" 2>&1 &
 pid=$!
 wait_for_line "$work/log" "sizegate is listening" "$pid"
 code=0
-enter check --ready >"$work/ready" || code=$?
+"${inside[@]}" check --ready >"$work/ready" || code=$?
 [ "$code" = 1 ] && grep -q "no broker is reached" "$work/ready" || fail "the health check says $code: $(cat "$work/ready")"
-# `env` and `chroot` became the process itself: the signal reaches it, as it does PID 1.
 kill -TERM "$pid"
 wait "$pid" || fail "SIGTERM ended it with $?"
 pid=

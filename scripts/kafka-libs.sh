@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # kafka-libs.sh VERSION [SET]   the jars of Apache Kafka VERSION from Maven Central; prints their folder
 #
-# SET is broker, client (the default), streams, connect or spring (Spring Kafka); `all` fetches every one and prints
-# the folder that holds them. Each is in .cache/kafka/VERSION/SET and is fetched once; what Maven downloads on the way stays in
+# SET is broker, client (the default), streams, connect, spring (Spring Kafka) or tools; `all` fetches every one and
+# prints the folder that holds them. Each is in .cache/kafka/VERSION/SET and is fetched once; what Maven downloads on the way stays in
 # .cache/maven. Progress goes to stderr.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
-version=${1:?usage: kafka-libs.sh VERSION [broker|client|streams|connect|spring|all]}
+version=${1:?usage: kafka-libs.sh VERSION [broker|client|streams|connect|spring|tools|all]}
 set_name=${2:-client}
 cache=$PWD/.cache
 home=$cache/kafka/$version
@@ -49,16 +49,16 @@ fetch() {
 }
 
 case $set_name in
-  broker | client | streams | connect | spring)
+  broker | client | streams | connect | spring | tools)
     fetch "$set_name"
     echo "$home/$set_name"
     ;;
   all)
-    for name in broker client streams connect spring; do fetch "$name"; done
+    for name in broker client streams connect spring tools; do fetch "$name"; done
     echo "$home"
     ;;
   *)
-    echo "no such set: $set_name (broker, client, streams, connect, spring, all)" >&2
+    echo "no such set: $set_name (broker, client, streams, connect, spring, tools, all)" >&2
     exit 64
     ;;
 esac

@@ -16,7 +16,8 @@ if ! cmp -s "$lock" "$env/.complete"; then
     rm -rf "$env"
     mkdir -p "$env"
     cp tests/clients/node/package.json "$lock" "$env"
-    npm ci --prefix "$env" --cache .cache/npm --ignore-scripts --no-audit --no-fund --loglevel error >&2 </dev/null
+    # In the folder, not by --prefix: npm 11 then looks for itself in the lock file.
+    (cd "$env" && npm ci --cache ../npm --ignore-scripts --no-audit --no-fund --loglevel error) >&2 </dev/null
     cp "$lock" "$env/.complete"
   fi
 fi

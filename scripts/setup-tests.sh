@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# setup-tests.sh   everything the tests need beside Rust: Kafka's jars, clients in Java, Python, Node and Go, and promtool.
+# setup-tests.sh   everything the tests need beside Rust: Kafka's jars, clients in Java, Python, Node and Go, Chromium,
+# Prometheus.
 # Tests fetch what they lack by themselves; this does it before, and all of it.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -14,12 +15,16 @@ for version in 4.3.0 4.4.0; do
   step ./kafka-libs.sh "$version" broker
   step ./kafka-libs.sh "$version" client
 done
+# The last broker that takes Produce before version 3, and the last client of its kind.
+step ./kafka-libs.sh 3.9.1 broker
 step ./kafka-libs.sh 3.9.1 client
 step ./kafka-libs.sh 4.3.0 streams
 step ./kafka-libs.sh 4.3.0 connect
+step ./kafka-libs.sh 4.4.0 tools
 step ./kafka-libs.sh 4.3.0 spring
 for set_name in client kafka4 streams spring; do step ./java-classes.sh "$set_name"; done
 step ./python-env.sh
 step ./node-env.sh
 step ./go-clients.sh
+step ./browser-env.sh
 step ./prometheus.sh

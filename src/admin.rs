@@ -7,21 +7,29 @@ mod families;
 mod page;
 mod routes;
 mod server;
+mod status;
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::explain::{BadQuestion, Explanation, Question};
 use crate::policy::{Action, Gate, Limit, Source};
-use crate::telemetry::{BatchCounts, LastSizes, Metrics, Observed, Refusals};
+use crate::telemetry::{
+    BatchCounts, GateCounts, LargestSizes, LastSizes, Metrics, Observed, Refusals,
+};
 
 pub use families::{FamilyView, GapView, MemberView};
 pub use server::serve;
+pub use status::{ControlPlaneView, ReloadView, StatusView};
+
+/// Answers `POST /api/v1/explain`.
+pub type Explain = dyn Fn(&Question) -> Result<Explanation, BadQuestion> + Send + Sync;
 
 /// What the server shows. Everything is asked anew for each request.
 #[derive(Clone)]
 pub struct AdminState {
-    /// `/metrics` and `/api/v1/clients`.
+    /// `/metrics`, `/api/v1/clients` and `/api/v1/sizes`.
     pub metrics: Arc<Metrics>,
     /// `/api/v1/refusals`.
     pub refusals: Arc<Refusals>,
@@ -29,8 +37,15 @@ pub struct AdminState {
     pub observed: Arc<Observed>,
     /// `/readyz`.
     pub ready: Arc<dyn Fn() -> Readiness + Send + Sync>,
+    /// `/api/v1/status`.
+    pub status: Arc<dyn Fn() -> StatusView + Send + Sync>,
+    /// What clients are served without, each a sentence, told beside `ready`: rights that are missing, limits that
+    /// grow old.
+    pub notes: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     /// `/api/v1/topics`.
     pub topics: Arc<dyn Fn() -> Vec<TopicView> + Send + Sync>,
+    /// `POST /api/v1/explain`.
+    pub explain: Arc<Explain>,
     /// `/api/v1/families`.
     pub families: Arc<dyn Fn() -> Vec<FamilyView> + Send + Sync>,
     /// `/api/v1/config`: secrets are hidden by whoever fills this.
@@ -73,6 +88,10 @@ pub struct TopicView {
     pub batches: Option<BatchCounts>,
     /// The sizes measured last; `None` likewise.
     pub last: Option<LastSizes>,
+    /// The largest sizes since the start; `None` likewise.
+    pub largest: Option<LargestSizes>,
+    /// The gates at which something was near or above the limit since the start.
+    pub gates: Vec<GateCounts>,
 }
 
 /// One limit in force.

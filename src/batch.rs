@@ -17,7 +17,8 @@ mod stream;
 mod walk;
 
 pub use header::{BATCH_HEADER_BYTES, BatchHeader};
-pub use message_set::{LargestMessage, largest_message};
-pub use record::{ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes};
+pub use message_set::{Message, MessageStream, largest_message, messages};
+pub(crate) use record::varint_bytes;
+pub use record::{ESTIMATE_OVERHEAD_BYTES, ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes};
 pub use stream::RecordStream;
 pub use walk::walk_records;

@@ -2,17 +2,23 @@
 //!
 //! Invariant: bad usage and a bad config exit with [`USAGE`], whatever the command.
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use crate::cluster::Cluster;
 use crate::config::{self, Config, ConfigErrors, Overrides};
+use crate::findings::Commands;
+use crate::net::Connector;
 use crate::version;
 
+pub mod align;
 pub mod check;
 pub mod completions;
+pub mod explain;
 pub mod run;
 pub mod suggest;
 
@@ -47,10 +53,14 @@ pub struct Cli {
 pub enum Command {
     /// Run the proxy
     Run(run::RunArgs),
-    /// Say what is wrong with a config, or what it means
+    /// Say what is wrong with a config, or what it means; with --cluster, what does not go together
     Check(check::CheckArgs),
     /// Suggest limits from what was measured
     Suggest(suggest::SuggestArgs),
+    /// Raise the limits of retry and dead-letter topics to what their main topics need
+    Align(align::AlignArgs),
+    /// Say which limits a topic has, and who would refuse a record of given sizes
+    Explain(explain::ExplainArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
 }
@@ -112,6 +122,24 @@ impl ConfigArgs {
     }
 }
 
+/// Asks the cluster of a configuration something, on a runtime of its own; no proxy is needed.
+///
+/// # Errors
+/// What could not be done, in words.
+fn with_cluster<T>(
+    config: &Config,
+    ask: impl AsyncFnOnce(&Cluster, &Commands) -> Result<T, String>,
+) -> Result<T, String> {
+    let connector = Connector::new(&config.cluster).map_err(|error| error.to_string())?;
+    let cluster = Cluster::new(config, connector);
+    let commands = Commands::new(config);
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?
+        .block_on(ask(&cluster, &commands))
+}
+
 /// Writes to standard output. A reader that went away (`| head`) is no error.
 fn print(text: &str) {
     let mut out = std::io::stdout().lock();
@@ -123,4 +151,33 @@ fn print_mistakes(errors: &ConfigErrors) {
     let count = errors.mistakes().len();
     let mistakes = if count == 1 { "mistake" } else { "mistakes" };
     eprintln!("{errors}\nsizegate: {count} {mistakes} in the configuration");
+}
+
+/// One row of a [`table`].
+pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+/// Rows as columns, two spaces between them.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+    };
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let _ = write!(
+                line,
+                "{cell:<width$}  ",
+                width = width(column).unwrap_or_default()
+            );
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
 }

@@ -21,6 +21,7 @@ mod scripted;
 mod shape;
 mod shared;
 mod status;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod topic;
@@ -43,6 +44,7 @@ pub use limits::{CompressionType, Learned, LearnedLimit, Origin};
 pub use link::Link;
 pub use registry::Node;
 pub use status::Status;
+pub use survey::{Alteration, NotAltered, Wanted};
 pub use topic::Topic;
 
 use desk::{Ask, Reply, Unanswered};
@@ -291,6 +293,11 @@ impl Cluster {
             Err(Unanswered::Forbidden) => Err(LimitsUnread::Forbidden),
             Err(Unanswered::Absent) => Err(LimitsUnread::Gone),
         }
+    }
+
+    /// What is known of a topic's settings, without asking.
+    pub fn known_facts(&self, topic: &Topic) -> crate::findings::TopicFacts {
+        survey::known_facts(topic, self.0.shared.registry.inherited())
     }
 
     /// A connection of the control plane's own kind, for what is not polled: `check`, `align`.

@@ -18,6 +18,7 @@
 )]
 
 mod bound;
+mod deflate;
 mod gzip;
 mod lz4;
 mod snappy;
@@ -28,7 +29,7 @@ use std::ops::ControlFlow;
 
 use crate::policy::Codec;
 
-pub use bound::{Bound, scanned_bound, upper_bound};
+pub use bound::{Bound, scan_cost_bytes, scanned_bound, upper_bound};
 
 /// Bytes of the buffer that gzip and zstd decode into: what `ZSTD_DStreamOutSize` recommends.
 const PIECE_BYTES: usize = 128 * 1024;
@@ -98,6 +99,13 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
+/// CRC-32 (IEEE 802.3), gzip's and that of messages of magic 0 and 1.
+pub fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
 /// Contexts and buffers of all decoders: one per worker, made when first used, reused for every batch.
 ///
 /// Holds up to about 6 MiB between decodes (lz4 blocks of 4 MiB, a snappy window, a zstd window of up to 8 MiB in
@@ -129,6 +137,7 @@ impl Decoders {
             decoders: self,
             codec,
             max_output_bytes,
+            has_sound_lz4_header: true,
         }
     }
 
@@ -144,9 +153,19 @@ pub struct Decoder<'a> {
     decoders: &'a mut Decoders,
     codec: Codec,
     max_output_bytes: u64,
+    has_sound_lz4_header: bool,
 }
 
 impl Decoder<'_> {
+    /// For what a message of magic 0 wraps: clients wrote a wrong checksum into the header of lz4 frames, so Kafka does
+    /// not look at it (KAFKA-3160, `Lz4BlockInputStream.ignoreFlagDescriptorChecksum`).
+    pub const fn of_magic_0(self) -> Self {
+        Self {
+            has_sound_lz4_header: false,
+            ..self
+        }
+    }
+
     /// Decodes `payload` into `out`, piece by piece, until it ends, the cap is passed or `out` wants no more.
     pub fn decode(self, payload: &[u8], out: &mut impl Output) -> Result<End, DecodeError> {
         let tap = &mut Tap {
@@ -167,7 +186,7 @@ impl Decoder<'_> {
                     .decode(payload, Decoders::piece_buffer(piece), tap)
             }
             Codec::Snappy => snappy.decode(payload, tap),
-            Codec::Lz4 => lz4.decode(payload, tap),
+            Codec::Lz4 => lz4.decode(payload, self.has_sound_lz4_header, tap),
             Codec::Zstd => zstd::decode(zstd, payload, Decoders::piece_buffer(piece), tap),
         };
         match done {

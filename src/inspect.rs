@@ -1,7 +1,7 @@
 //! From one batch and the limits inside it to measures and a finding. Pure: no I/O, no clock, no tokio.
 //!
 //! [`inspect`] climbs a ladder and stops at the first rung that decides: what the header says ([`Proof::Header`]),
-//! what the compressed payload's headers allow ([`Proof::Bound`]), a walk over lengths ([`Proof::Walk`]), a decode
+//! what the compressed payload's headers or its bare symbols allow ([`Proof::Bound`]), a walk over lengths ([`Proof::Walk`]), a decode
 //! as a stream ([`Proof::Decode`]). Invariants: a size called exact was measured to its end; nothing passes a limit
 //! because it could not be read; a batch whose checksum is wrong is never refused (the broker judges it).
 #![deny(
@@ -15,6 +15,7 @@
 mod decode;
 mod effort;
 mod limits;
+mod message_set;
 mod sizes;
 mod tally;
 
@@ -26,7 +27,8 @@ use crate::policy::{Codec, Gate, RecordAt, Size};
 
 pub use effort::{Effort, decode_time, expected_decode_bytes};
 pub use limits::DeepLimits;
-pub use sizes::{Sizes, SizesTally};
+pub use message_set::inspect_message_set;
+pub use sizes::{LargestParts, Sizes, SizesTally};
 
 use limits::Ceilings;
 use tally::Tally;
@@ -39,7 +41,7 @@ const CRC_FROM: usize = 21;
 pub enum Proof {
     /// The batch's own header.
     Header,
-    /// The headers of the compressed payload.
+    /// The headers of the compressed payload, or its symbols without what they stand for.
     Bound,
     /// A walk over the lengths of uncompressed records.
     Walk,
@@ -131,6 +133,8 @@ pub struct Inspection {
     pub largest: Option<RecordAt>,
     /// Bytes that were decompressed.
     pub decoded_bytes: u64,
+    /// What a scan of the payload cost, as bytes of a decode that would take as long.
+    pub scanned_bytes: u64,
 }
 
 impl Inspection {
@@ -142,7 +146,13 @@ impl Inspection {
             records: None,
             largest: None,
             decoded_bytes: 0,
+            scanned_bytes: 0,
         }
+    }
+
+    /// What it cost, as bytes of a decode.
+    pub const fn spent_bytes(&self) -> u64 {
+        self.decoded_bytes.saturating_add(self.scanned_bytes)
     }
 
     const fn measured(self, uncompressed: Size) -> Self {

@@ -11,6 +11,8 @@ pub mod cli;
 pub mod cluster;
 pub mod codec;
 pub mod config;
+pub mod explain;
+pub mod findings;
 pub mod inspect;
 pub mod net;
 pub mod policy;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use sizegate::cli::{Cli, Command, check, completions, run, suggest};
+use sizegate::cli::{Cli, Command, align, check, completions, explain, run, suggest};
 
 fn main() -> ExitCode {
     match Cli::from_command_line() {
@@ -15,6 +15,12 @@ fn main() -> ExitCode {
         Ok(Cli {
             command: Command::Suggest(args),
         }) => suggest::run(args),
+        Ok(Cli {
+            command: Command::Align(args),
+        }) => align::run(args),
+        Ok(Cli {
+            command: Command::Explain(args),
+        }) => explain::run(args),
         Ok(Cli {
             command: Command::Completions(args),
         }) => completions::run(args),

@@ -24,6 +24,7 @@ pub use clients::{Client, ClientRules};
 pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
+pub(crate) use refusal::{batch_of, grouped};
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use stuck::{LARGE_BYTES, Reader, StuckWatch};
 pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};

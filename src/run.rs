@@ -10,11 +10,11 @@ mod reload;
 mod view;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -78,7 +78,8 @@ async fn serve(
     let listeners = Listeners::bind(config.listener.bind, &shared).await?;
     let accepting = CancellationToken::new();
     let config = Arc::new(ArcSwap::from_pointee(config));
-    let state = view::admin_state(&config, &shared, accepting.clone());
+    let reloaded = Arc::new(ArcSwapOption::empty());
+    let state = view::admin_state(&config, &shared, &reloaded, accepting.clone());
     let (admin_address, admin) =
         admin::serve(config.load().admin_bind, state, shutdown.clone()).await?;
     tokio::spawn(admin);
@@ -88,6 +89,7 @@ async fn serve(
         overrides: options.overrides,
         shared: Arc::clone(&shared),
         level: options.log_level,
+        reloaded,
     };
     tokio::spawn(live.follow(shutdown.clone()));
     tokio::spawn({

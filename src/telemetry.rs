@@ -17,7 +17,7 @@ mod text;
 mod timestamp;
 mod topic;
 
-pub use cells::{Counter, SizeHistogram, TimeHistogram};
+pub use cells::{Counter, SizeBucket, SizeDistribution, SizeHistogram, TimeHistogram};
 pub use clients::{ClientConnection, ClientView, Clients};
 pub use families::{FamilyFit, Known};
 pub use kafka_names::{api_name, error_name};
@@ -28,4 +28,6 @@ pub use observed::{
 pub use refusals::{RefusalQuery, RefusalRecord, Refusals};
 pub use sightings::{Seen, Sighting, Sightings};
 pub use timestamp::rfc3339;
-pub use topic::{BatchCounts, CodecMetrics, LastSizes, OTHER, TopicMetrics};
+pub use topic::{
+    BatchCounts, CodecMetrics, GateCounts, LargestSizes, LastSizes, OTHER, TopicMetrics,
+};

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 use sizegate::admin::{
-    self, AdminState, FamilyView, GapView, LimitView, MemberView, Readiness, TopicView,
+    self, AdminState, ControlPlaneView, FamilyView, GapView, LimitView, MemberView, Readiness,
+    ReloadView, StatusView, TopicView,
 };
+use sizegate::explain::BadQuestion;
 use sizegate::policy::families::{Alignment, MemberKind, Membership};
 use sizegate::policy::{Action, Codec, Gate, Source};
 use sizegate::telemetry::{LastSizes, Metrics, RefusalRecord, Refusals};
@@ -36,6 +38,34 @@ fn view(topic: &str) -> TopicView {
             batch_bytes: Some(5_000),
             ..LastSizes::default()
         }),
+        largest: None,
+        gates: Vec::new(),
+    }
+}
+
+fn status() -> StatusView {
+    StatusView {
+        version: "0.0.0",
+        mode: "enforce",
+        near_limit: 0.8,
+        why_not_ready: Vec::new(),
+        control_plane: ControlPlaneView {
+            is_up: true,
+            error: None,
+            missing_rights: None,
+            limits_age_seconds: Some(3),
+            brokers: 1,
+            topics: 2,
+        },
+        reload: Some(ReloadView {
+            at: SystemTime::UNIX_EPOCH,
+            error: Some("sizegate.yaml:3: mode: enforce or observe".into()),
+            needs_restart: Vec::new(),
+        }),
+        connections: 0,
+        held_bytes: 0,
+        memory_budget_bytes: 512 << 20,
+        memory_waits: 0,
     }
 }
 
@@ -75,6 +105,7 @@ fn refusal(id: &str, topic: &str, gate: Gate) -> RefusalRecord {
         limit_bytes: 65_536,
         source: Source::Rule,
         rule: Some("orders".into()),
+        member: None,
         action: Action::Reject,
         error_code: 10,
         is_loop: false,
@@ -104,7 +135,10 @@ fn state(readiness: Readiness) -> AdminState {
         refusals,
         observed: Arc::default(),
         ready: Arc::new(move || readiness.clone()),
+        status: Arc::new(status),
         topics: Arc::new(|| vec![view("payments"), view("orders")]),
+        notes: Arc::new(Vec::new),
+        explain: Arc::new(|_| Err(BadQuestion::NoTopic)),
         families: Arc::new(|| vec![family()]),
         config: Arc::new(|| json!({"mode": "enforce"})),
     }
@@ -198,12 +232,16 @@ impl Answer {
     }
 }
 
-const PATHS: [&str; 12] = [
+const PATHS: [&str; 16] = [
     "/",
+    "/page/main.js",
+    "/page/page.css",
     "/metrics",
     "/livez",
     "/readyz",
+    "/api/v1/status",
     "/api/v1/topics",
+    "/api/v1/sizes?topic=orders",
     "/api/v1/refusals",
     "/api/v1/clients",
     "/api/v1/families",
@@ -268,7 +306,7 @@ async fn readiness_says_why_not() {
     let page = server.get("/").await;
     assert!(page.header("content-type").starts_with("text/html"));
     assert!(
-        page.body.contains("no broker is reached") && !page.body.contains("<script"),
+        page.body.contains("no broker is reached") && !page.body.contains("<script>"),
         "{}",
         page.body
     );
@@ -280,10 +318,83 @@ async fn the_page_lists_every_path_there_is() {
     let page = server.get("/").await.body;
     for path in PATHS
         .iter()
-        .filter(|path| !matches!(**path, "/" | "/nothing-here"))
+        .filter(|path| !matches!(**path, "/" | "/nothing-here") && !path.starts_with("/page/"))
     {
+        let path = path.trim_end_matches("orders");
         assert!(page.contains(&format!("href=\"{path}\"")), "{path}");
     }
+}
+
+#[tokio::test]
+async fn the_page_runs_its_own_files_and_no_others() {
+    let server = Server::ready().await;
+    let page = server.get("/").await;
+    let policy = page.header("content-security-policy");
+    for words in [
+        "script-src 'self';",
+        "style-src 'self';",
+        "connect-src 'self';",
+        "trusted-types 'none'",
+    ] {
+        assert!(policy.contains(words), "{words}: {policy}");
+    }
+    for (file, media_type) in [
+        ("main.js", "text/javascript; charset=utf-8"),
+        ("page.css", "text/css; charset=utf-8"),
+        ("icon.svg", "image/svg+xml"),
+    ] {
+        let answer = server.get(&format!("/page/{file}")).await;
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (200, media_type)
+        );
+    }
+    for path in ["/page/", "/page/none.js", "/page/..%2fpage.rs"] {
+        assert_eq!(server.get(path).await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_status_has_the_mistakes_of_the_last_reload() {
+    let server = Server::ready().await;
+    let status = server.json("/api/v1/status").await;
+    assert_eq!(
+        status["reload"],
+        json!({
+            "at": "1970-01-01T00:00:00.000Z",
+            "error": "sizegate.yaml:3: mode: enforce or observe",
+            "needs_restart": [],
+        })
+    );
+    assert_eq!(status["control_plane"]["is_up"], true);
+}
+
+#[tokio::test]
+async fn sizes_of_a_topic_come_by_gate_and_only_where_something_was_counted() {
+    let state = state(Readiness::default());
+    let topic = state.metrics.topic("orders");
+    topic.batch(Codec::None, 1_048_588, 1);
+    topic.batch(Codec::None, 300, 1);
+    let server = Server::start(state).await;
+    let sizes = server.json("/api/v1/sizes?topic=orders").await;
+    let batch = &sizes["sizes"]["batch"];
+    assert_eq!(
+        (
+            &batch["count"],
+            &batch["largest_bytes"],
+            &batch["last_bytes"]
+        ),
+        (&json!(2), &json!(1_048_588), &json!(300))
+    );
+    let buckets = batch["buckets"].as_array().unwrap();
+    assert!(buckets.contains(&json!({"le_bytes": 1_048_588, "count": 1})));
+    assert_eq!(buckets.last(), Some(&json!({"le_bytes": null, "count": 0})));
+    assert_eq!(sizes["sizes"]["record"]["count"], 0);
+    assert_eq!(
+        server.json("/api/v1/sizes?topic=none").await,
+        json!({"topic": "none", "sizes": null})
+    );
+    assert_eq!(server.get("/api/v1/sizes").await.status, 400);
 }
 
 #[tokio::test]
@@ -320,6 +431,7 @@ async fn topics_come_by_name_with_their_limits_and_sources() {
             "limits": [{"gate": "batch", "limit_bytes": 1_048_588, "source": "broker", "name": null}],
             "batches": null,
             "last": {"batch_bytes": 5_000, "uncompressed_bytes": null, "record_bytes": null, "estimate_bytes": null},
+            "largest": null, "gates": [],
         }])
     );
     assert_eq!(

@@ -39,7 +39,7 @@ impl Known for Cluster {
         ]
     }
 
-    fn families(&self) -> Vec<FamilyFit> {
+    fn families(&self, _: usize) -> Vec<FamilyFit> {
         let fit = |member: &str, is_aligned, gap_bytes| FamilyFit {
             main: "orders".into(),
             member: member.into(),
@@ -224,10 +224,7 @@ fn each_sample_says_what_was_counted() {
             1.0,
         ),
         (r#"near_limit_total{topic="orders",gate="batch"}"#, 1.0),
-        (
-            r#"family_aligned{main="orders",member="orders-dlt"}"#,
-            0.0,
-        ),
+        (r#"family_aligned{main="orders",member="orders-dlt"}"#, 0.0),
         (
             r#"family_gap_bytes{main="orders",member="orders-dlt"}"#,
             65_536.0,

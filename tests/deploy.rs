@@ -214,13 +214,24 @@ fn block(text: &str, key: &str) -> String {
 }
 
 #[test]
-fn every_configuration_in_deploy_is_accepted() {
-    let read = |path: &str| fs::read_to_string(programs::repo().join("deploy").join(path)).unwrap();
+fn every_configuration_in_deploy_and_in_the_guide_is_accepted() {
+    let read = |path: &str| fs::read_to_string(programs::repo().join(path)).unwrap();
+    // The guide shows rules alone.
+    let guide = read("docs/operations.md");
+    let (_, shown) = guide.split_once("```yaml\n").expect("an example");
+    let (rules, _) = shown.split_once("```").expect("its end");
     for (path, config) in [
-        ("compose/sizegate.yaml", read("compose/sizegate.yaml")),
         (
-            "kubernetes/sidecar.yaml",
-            block(&read("kubernetes/sidecar.yaml"), "sizegate.yaml"),
+            "deploy/compose/sizegate.yaml",
+            read("deploy/compose/sizegate.yaml"),
+        ),
+        (
+            "deploy/kubernetes/sidecar.yaml",
+            block(&read("deploy/kubernetes/sidecar.yaml"), "sizegate.yaml"),
+        ),
+        (
+            "docs/operations.md",
+            format!("cluster: {{bootstrap_servers: [b:9092]}}\n{rules}"),
         ),
     ] {
         let dir = new_dir("deploy");

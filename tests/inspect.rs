@@ -6,6 +6,8 @@
 #[path = "inspect/make.rs"]
 mod make;
 
+#[path = "inspect/bomb.rs"]
+mod bomb;
 #[path = "inspect/bombs.rs"]
 mod bombs;
 #[path = "inspect/boundaries.rs"]

@@ -18,7 +18,7 @@ use make::{
     noise, records, seal, snappy_raw, text, value, varint, xerial, xerial_chunk, zstd, zstd_sized,
 };
 use sizegate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordStream, walk_records};
-use sizegate::codec::{Decoders, End, Output};
+use sizegate::codec::{Decoders, End, Output, scanned_bound, upper_bound};
 use sizegate::policy::Codec;
 
 /// What `Reference.java` prints of one batch.
@@ -358,12 +358,49 @@ fn corners() -> Vec<Vec<u8>> {
         out.push(batch_of(Codec::Gzip, &[gzip(&a), gzip(&b)].concat(), 2));
         out.push(batch_of(Codec::Gzip, &[gzip(&a), gzip(&b)].concat(), 1));
     }
+    // Gzip whose trailer says too little or too much, alone, before rubbish, and before another member.
+    let content = [value(text(5, 30_000)), value("end")];
+    let sound = gzip(&records(&content));
+    for claim in [0u32, 1, 30_000, u32::MAX] {
+        let mut lying = sound.clone();
+        let size_at = lying.len() - 4;
+        lying[size_at..].copy_from_slice(&claim.to_le_bytes());
+        let small = claim.to_le_bytes();
+        for payload in [
+            lying.clone(),
+            [&sound[..], &small].concat(),
+            [
+                &sound[..],
+                b"rubbish of many bytes, more than a header",
+                &small,
+            ]
+            .concat(),
+            [&sound[..], &gzip(b"")].concat(),
+            [&lying[..], &gzip(b"")].concat(),
+        ] {
+            out.push(batch_of(Codec::Gzip, &payload, 2));
+        }
+    }
     out
+}
+
+/// What real clients wrote: ten of them, in five codecs.
+fn clients() -> Vec<Vec<u8>> {
+    let folder = support::programs::repo().join("tests/data/batches");
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let mut files: Vec<_> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "bin"))
+        .collect();
+    files.sort();
+    files.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
 fn corpus() -> Vec<Vec<u8>> {
     let mut dice = Dice(0x5127_e9a7);
     let mut out = corners();
+    out.extend(clients());
     for content in contents() {
         let bytes = records(&content);
         for (codec, payload) in payloads(&bytes) {
@@ -455,6 +492,10 @@ fn compare(version: &str, corpus: &[Vec<u8>], lines: &[Kafka]) {
                 if kafka.walked.as_ref() != Some(&walked) {
                     differ("the broker walks other records");
                 }
+                let records_bytes = sizes.iter().map(|[record, ..]| record).sum();
+                if let Some(bound) = false_bound(batch, records_bytes) {
+                    differ(&format!("a bound says {bound}"));
+                }
             }
             (Some(_), Ok(_)) => lenient += 1,
             (Some(_), Err(_)) => refused += 1,
@@ -482,6 +523,22 @@ fn compare(version: &str, corpus: &[Vec<u8>], lines: &[Kafka]) {
         accepted > 500 && refused > 1_000,
         "{accepted} {refused} {lenient}"
     );
+}
+
+/// A bound below what is there: a batch could pass a limit by it.
+fn false_bound(batch: &[u8], records_bytes: u64) -> Option<u64> {
+    let codec = BatchHeader::read(batch).unwrap().codec().unwrap();
+    let payload = &batch[BATCH_HEADER_BYTES..];
+    [
+        upper_bound(codec, payload),
+        scanned_bound(codec, payload, u64::MAX),
+        scanned_bound(codec, payload, records_bytes),
+        scanned_bound(codec, payload, records_bytes.saturating_sub(1)),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|bound| bound.at_most)
+    .find(|at_most| *at_most < records_bytes)
 }
 
 /// Every size is the same, but for a record whose length varint is longer than it need be: Kafka gives it the size it

@@ -36,5 +36,9 @@ pub fn decode(codec: Codec, payload: &[u8]) {
             assert!(bytes <= bound.at_most, "{bytes} {bound:?}");
             assert!(!bound.is_exact || bytes == bound.at_most, "{bytes} {bound:?}");
         }
+        // Asked for no more than there is, a scan leaves nothing to guess.
+        if let Some(bound) = scanned_bound(codec, payload, bytes) {
+            assert_eq!(bound.at_most, bytes);
+        }
     }
 }

@@ -1,18 +1,64 @@
-//! The page at `/`: whether clients are served, and what else there is to ask. No script, no style, no outside
-//! request; it inherits the reader's own colours and font size.
+//! The page at `/`, for a person on call: its frame, and the files it is made of. Everything it shows it asks of
+//! `/api/v1/…` itself.
+//!
+//! Invariants: nothing is loaded from elsewhere; the browser is told to run nothing but these files ([`POLICY`]), so
+//! that no name a topic, a client or a configuration bears could ever run; the files contain no word of a peer's.
 
-use std::fmt::Write;
+use axum::extract::Path;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 
 use super::Readiness;
 
+/// Scripts, styles and pictures from here only, none within the page; and no text ever becomes markup in a script
+/// (trusted types).
+pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+     require-trusted-types-for 'script'; trusted-types 'none'";
+
+const FRAME: &str = include_str!("page/page.html");
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// Name, media type, content.
+const FILES: [(&str, &str, &str); 16] = [
+    ("ask.js", SCRIPT, include_str!("page/ask.js")),
+    ("bars.js", SCRIPT, include_str!("page/bars.js")),
+    ("chart.js", SCRIPT, include_str!("page/chart.js")),
+    ("clients.js", SCRIPT, include_str!("page/clients.js")),
+    ("dom.js", SCRIPT, include_str!("page/dom.js")),
+    ("explain.js", SCRIPT, include_str!("page/explain.js")),
+    ("families.js", SCRIPT, include_str!("page/families.js")),
+    ("icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
+    ("lingering.js", SCRIPT, include_str!("page/lingering.js")),
+    ("main.js", SCRIPT, include_str!("page/main.js")),
+    (
+        "page.css",
+        "text/css; charset=utf-8",
+        include_str!("page/page.css"),
+    ),
+    ("refusals.js", SCRIPT, include_str!("page/refusals.js")),
+    ("state.js", SCRIPT, include_str!("page/state.js")),
+    ("topic.js", SCRIPT, include_str!("page/topic.js")),
+    ("topics.js", SCRIPT, include_str!("page/topics.js")),
+    ("words.js", SCRIPT, include_str!("page/words.js")),
+];
+
 /// Path, what it shows.
-const PATHS: [(&str, &str); 10] = [
+const PATHS: [(&str, &str); 12] = [
     ("/metrics", "everything that is counted, for Prometheus"),
     ("/livez", "the process answers"),
     ("/readyz", "clients can be served, or why not"),
     (
+        "/api/v1/status",
+        "how the process fares, as at the top of this page",
+    ),
+    (
         "/api/v1/topics",
-        "topics, their limits in force and where these come from, the last sizes; ?topic=",
+        "topics, their limits in force and where these come from, the last and the largest sizes; ?topic=",
+    ),
+    (
+        "/api/v1/sizes?topic=",
+        "how the sizes on one topic are distributed",
     ),
     (
         "/api/v1/refusals",
@@ -40,37 +86,41 @@ const PATHS: [(&str, &str); 10] = [
     ),
 ];
 
+/// The frame. Whoever runs no scripts sees whether clients are served, and the paths.
 pub(super) fn index(readiness: &Readiness) -> String {
-    let mut page = String::from(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>sizegate</title>\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n</head>\n<body>\n<main>\n",
-    );
-    let mut add = |html: std::fmt::Arguments<'_>| {
-        let written = page.write_fmt(html);
-        debug_assert!(written.is_ok(), "a String takes all that is written");
-    };
-    add(format_args!(
-        "<h1>sizegate {}</h1>\n",
-        env!("CARGO_PKG_VERSION")
-    ));
+    let paths: String = PATHS
+        .iter()
+        .map(|(path, shows)| {
+            format!("      <dt><a href=\"{path}\">{path}</a></dt>\n      <dd>{shows}</dd>\n")
+        })
+        .collect();
+    // What is escaped comes last: nothing in it is looked through for places to fill.
+    FRAME
+        .replace("{{version}}", env!("CARGO_PKG_VERSION"))
+        .replace("{{paths}}", &paths)
+        .replace("{{readiness}}", &ready(readiness))
+}
+
+fn ready(readiness: &Readiness) -> String {
     if readiness.is_ready() {
-        add(format_args!("<p>Ready: clients are served.</p>\n"));
-    } else {
-        add(format_args!("<p>Not ready:</p>\n<ul>\n"));
-        for why in &readiness.why_not {
-            add(format_args!("<li>{}</li>\n", escaped(why)));
+        return "<p>Ready: clients are served.</p>".into();
+    }
+    let why: String = readiness
+        .why_not
+        .iter()
+        .map(|why| format!("<li>{}</li>", escaped(why)))
+        .collect();
+    format!("<p>Not ready:</p><ul>{why}</ul>")
+}
+
+/// One of the page's files.
+pub(super) async fn file(Path(name): Path<String>) -> Response {
+    match FILES.iter().find(|(known, ..)| *known == name) {
+        Some((_, media_type, content)) => {
+            ([(header::CONTENT_TYPE, *media_type)], *content).into_response()
         }
-        add(format_args!("</ul>\n"));
+        None => (StatusCode::NOT_FOUND, "the page has no such file\n").into_response(),
     }
-    add(format_args!("<h2>What there is</h2>\n<dl>\n"));
-    for (path, shows) in PATHS {
-        add(format_args!(
-            "<dt><a href=\"{path}\">{path}</a></dt>\n<dd>{shows}</dd>\n"
-        ));
-    }
-    add(format_args!("</dl>\n</main>\n</body>\n</html>\n"));
-    page
 }
 
 /// Text that a browser shows and never runs, in elements and in quoted attributes.
@@ -103,7 +153,7 @@ mod tests {
             ),
             "{page}"
         );
-        assert!(!page.contains("<script"));
+        assert_eq!(page.matches("<script").count(), 1, "only the page's own");
     }
 
     #[test]
@@ -113,5 +163,45 @@ mod tests {
             why_not: vec!["no broker was reached".into()],
         });
         assert!(page.contains("Not ready:") && page.contains("<li>no broker was reached</li>"));
+    }
+
+    #[test]
+    fn every_place_in_the_frame_is_filled() {
+        assert!(!index(&Readiness::default()).contains("{{"));
+    }
+
+    #[test]
+    fn no_file_makes_markup_of_text_or_asks_anyone_else() {
+        for (name, _, content) in FILES {
+            for word in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "new Function",
+                "srcdoc",
+                "javascript:",
+            ] {
+                assert!(!content.contains(word), "{name}: {word}");
+            }
+            let addresses = content
+                .replace("http://www.w3.org/2000/svg", "")
+                .replace("https?:", "");
+            assert!(!addresses.contains("://"), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_file_that_is_imported_is_served() {
+        for (name, _, content) in FILES {
+            for import in content.split(" from \"./").skip(1) {
+                let import = import.split('"').next().unwrap_or_default();
+                assert!(
+                    FILES.iter().any(|(known, ..)| *known == import),
+                    "{name} imports {import}"
+                );
+            }
+        }
     }
 }

@@ -1,24 +1,27 @@
-//! What each path answers. All of them are GET (and HEAD); JSON under `/api/v1/`.
+//! What each path answers. All of them are GET (and HEAD), and `/api/v1/explain` is POST, because it takes a question;
+//! it changes nothing either. JSON under `/api/v1/`.
 
 use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::map_response;
 use axum::response::{Html, IntoResponse, Json, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{AdminState, page};
+use crate::explain::Question;
 use crate::policy::Gate;
 use crate::telemetry::RefusalQuery;
 
-/// For browsers: nothing is run, loaded, framed, sniffed, remembered or told to others.
-const STRICT: [(HeaderName, &str); 6] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
+/// For browsers, with every answer but the page: nothing is run, loaded or framed.
+const RUN_NOTHING: &str =
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// For browsers: nothing is sniffed, remembered or told to others.
+const STRICT: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -32,19 +35,29 @@ const STRICT: [(HeaderName, &str); 6] = [
 /// What Prometheus expects of its text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// Bytes of a question: a topic's name and a handful of numbers.
+const LONGEST_QUESTION: usize = 4096;
+
 pub(super) fn router(state: AdminState) -> Router {
     Router::new()
         .route("/", get(index))
+        .route("/page/{file}", get(page::file))
         .route("/metrics", get(metrics))
         .route("/livez", get(async || "alive\n"))
         .route("/readyz", get(ready))
+        .route("/api/v1/status", get(status))
         .route("/api/v1/topics", get(topics))
+        .route("/api/v1/sizes", get(sizes))
         .route("/api/v1/refusals", get(refusals))
         .route("/api/v1/families", get(families))
         .route("/api/v1/clients", get(clients))
         .route("/api/v1/lingering", get(lingering))
         .route("/api/v1/fetch", get(fetch))
         .route("/api/v1/config", get(config))
+        .route(
+            "/api/v1/explain",
+            post(explain).layer(DefaultBodyLimit::max(LONGEST_QUESTION)),
+        )
         .fallback(async || {
             (
                 StatusCode::NOT_FOUND,
@@ -56,6 +69,10 @@ pub(super) fn router(state: AdminState) -> Router {
 }
 
 async fn strict(mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static(RUN_NOTHING));
     for (name, value) in STRICT {
         response
             .headers_mut()
@@ -64,14 +81,21 @@ async fn strict(mut response: Response) -> Response {
     response
 }
 
-async fn index(State(state): State<AdminState>) -> Html<String> {
-    Html(page::index(&(state.ready)()))
+async fn index(State(state): State<AdminState>) -> impl IntoResponse {
+    let policy = [(header::CONTENT_SECURITY_POLICY, page::POLICY)];
+    (policy, Html(page::index(&(state.ready)())))
+}
+
+async fn status(State(state): State<AdminState>) -> Response {
+    Json((state.status)()).into_response()
 }
 
 async fn ready(State(state): State<AdminState>) -> (StatusCode, String) {
     let readiness = (state.ready)();
     if readiness.is_ready() {
-        return (StatusCode::OK, "ready\n".to_owned());
+        let notes = (state.notes)();
+        let notes: String = notes.iter().map(|note| format!("but {note}\n")).collect();
+        return (StatusCode::OK, format!("ready\n{notes}"));
     }
     let body = format!("not ready: {}\n", readiness.why_not.join("; "));
     (StatusCode::SERVICE_UNAVAILABLE, body)
@@ -103,6 +127,25 @@ async fn topics(State(state): State<AdminState>, Query(query): Query<TopicsQuery
         json!({ "topics": topics })
     });
     json_or_failed(body.await)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SizesQuery {
+    topic: String,
+}
+
+/// The distributions of one topic's sizes by gate; none for a topic that was not produced to through here.
+async fn sizes(State(state): State<AdminState>, Query(query): Query<SizesQuery>) -> Json<Value> {
+    let sizes = state.metrics.known_topic(&query.topic).map(|topic| {
+        json!({
+            "batch": topic.wire_bytes.distribution(),
+            "uncompressed": topic.uncompressed_bytes.distribution(),
+            "record": topic.record_bytes.distribution(),
+            "estimate": topic.estimate_bytes.distribution(),
+        })
+    });
+    Json(json!({ "topic": query.topic, "sizes": sizes }))
 }
 
 #[derive(Debug, Deserialize)]
@@ -169,6 +212,22 @@ async fn clients(State(state): State<AdminState>) -> Json<Value> {
 
 async fn config(State(state): State<AdminState>) -> Json<Value> {
     Json((state.config)())
+}
+
+/// A question that is none gets 400 with what is wrong, whatever is wrong with it.
+async fn explain(
+    State(state): State<AdminState>,
+    question: Result<Json<Question>, JsonRejection>,
+) -> Response {
+    let bad =
+        |error: String| (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
+    match question {
+        Ok(Json(question)) => match (state.explain)(&question) {
+            Ok(explanation) => Json(explanation).into_response(),
+            Err(error) => bad(error.to_string()),
+        },
+        Err(rejection) => bad(rejection.body_text()),
+    }
 }
 
 /// Away from this thread: with a thousand topics it takes tens of milliseconds, and this thread accepts clients.

@@ -62,7 +62,7 @@ impl BatchHeader {
     }
 
     /// A stand-in for the largest message of an old message set, which has no header.
-    pub const fn of_message(wire_bytes: u64, attributes: i16, messages: u32) -> Self {
+    pub const fn of_message(wire_bytes: u64, crc: u32, attributes: i16, messages: u32) -> Self {
         let length = wire_bytes.saturating_sub(LOG_OVERHEAD_BYTES);
         Self {
             base_offset: 0,
@@ -72,7 +72,7 @@ impl BatchHeader {
                 length as i32
             },
             magic: 1,
-            crc: 0,
+            crc,
             attributes,
             last_offset_delta: 0,
             base_timestamp_ms: -1,

@@ -62,7 +62,7 @@ impl fmt::Display for RecordError {
 impl std::error::Error for RecordError {}
 
 /// Bytes of a VARINT that holds a length of `n` (`ByteUtils.sizeOfVarint`).
-pub(super) const fn varint_bytes(n: u32) -> u64 {
+pub(crate) const fn varint_bytes(n: u32) -> u64 {
     let zig_zag_bits = 33u32.saturating_sub((n | 1).leading_zeros());
     // Seven bits a byte: ceil(bits / 7) for 2..=33 bits.
     (zig_zag_bits.saturating_add(6) / 7) as u64

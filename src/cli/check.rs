@@ -1,5 +1,6 @@
 //! `sizegate check`: says what is wrong with a config, all in one go, or what a config that is right means.
 
+mod cluster;
 mod ready;
 
 use std::fmt::Write;
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::{ConfigArgs, FINE, USAGE, print, print_mistakes};
+use super::{ConfigArgs, FINE, USAGE, print, print_mistakes, row, table};
 use crate::config::{
     Advertise, BatchLimit, Clients, Config, ConfigErrors, Family, Limits, NamePattern, Rule,
     TopicPattern, size_text,
@@ -23,14 +24,23 @@ const CLIENTS_COLUMN: usize = 2;
 Examples:
   sizegate check --config sizegate.yaml
   sizegate check --config sizegate.yaml --output json | jq .mistakes
+  sizegate check --config sizegate.yaml --cluster
+  sizegate check --config sizegate.yaml --cluster --fail-on error --output json
   sizegate check --config sizegate.yaml --ready
 
 Exit codes: 0 fine, 64 mistakes (each with its file, line, key and what is allowed).
+With --cluster also 1 findings, 2 the cluster could not be read, or not all of it.
 With --ready: 0 ready, 1 not ready (and why not), 2 no answer.")]
 pub struct CheckArgs {
     /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Compare it with the live cluster too: limits, families, brokers' settings
+    #[arg(long)]
+    pub cluster: bool,
+    /// The least severe findings that make the exit code 1
+    #[arg(long, value_name = "SEVERITY", value_enum, default_value_t = FailOn::Warning, requires = "cluster")]
+    pub fail_on: FailOn,
     /// For people or for programs
     #[arg(long, value_name = "FORM", value_enum, default_value_t = Output::Table)]
     pub output: Output,
@@ -48,6 +58,15 @@ pub enum Output {
     Json,
 }
 
+/// Which findings make the exit code 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// All
+    Warning,
+    /// Errors alone
+    Error,
+}
+
 /// Checks the config.
 pub fn run(args: CheckArgs) -> ExitCode {
     if args.ready {
@@ -58,6 +77,7 @@ pub fn run(args: CheckArgs) -> ExitCode {
         |path| path.display().to_string(),
     );
     match (args.config.load(), args.output) {
+        (Ok(config), output) if args.cluster => cluster::run(&config, args.fail_on, output),
         (Ok(config), Output::Table) => {
             print(&format!("{name} is fine.\n\n{}", summary(&config)));
             ExitCode::from(FINE)
@@ -270,32 +290,4 @@ fn limits(own: &Limits, base: &Limits) -> String {
         .filter_map(|(key, limit)| Some(format!("{key}={}", limit?)))
         .collect();
     set.join(" ")
-}
-
-fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
-    cells.map(str::to_owned).to_vec()
-}
-
-/// Rows as columns, two spaces between them.
-fn table(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
-    };
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let _ = write!(
-                line,
-                "{cell:<width$}  ",
-                width = width(column).unwrap_or_default()
-            );
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }

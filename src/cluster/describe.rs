@@ -160,7 +160,7 @@ fn set(reading: &mut Reading, config: &str, value: Option<&str>, origin: Origin)
     }
 }
 
-fn compression(value: &str) -> Option<CompressionType> {
+pub(super) fn compression(value: &str) -> Option<CompressionType> {
     match value {
         "producer" => Some(CompressionType::Producer),
         "uncompressed" => Some(CompressionType::Stored(Codec::None)),

@@ -110,7 +110,8 @@ async fn refresh(shared: &Shared, link: &mut Link, pace: Pace) -> Result<(), Cal
             .filter(|outcome| **outcome == Outcome::Forbidden)
             .count();
     }
-    shared.condition.forbidden(forbidden, topics.len());
+    let is_seen = |topic: &str| shared.registry.topic(topic).is_some();
+    shared.condition.forbidden(forbidden, topics.len(), is_seen);
     Ok(())
 }
 

@@ -2,8 +2,10 @@
 //!
 //! Invariant: locks are held for one look-up or one change, never across an await; names are stored once.
 
-use std::collections::HashMap;
+use std::borrow::Borrow;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -61,11 +63,59 @@ pub(super) struct Registry {
     topics_changed: Notify,
 }
 
+/// Sets of the topics themselves, not maps: a key beside each would be 21 bytes more a topic and map.
 #[derive(Debug, Default)]
 struct Topics {
-    by_name: HashMap<Arc<str>, Arc<Topic>>,
-    by_id: HashMap<Uuid, Arc<Topic>>,
+    by_name: HashSet<ByName>,
+    by_id: HashSet<ById>,
 }
+
+/// A topic that is looked up by its name.
+#[derive(Debug)]
+struct ByName(Arc<Topic>);
+
+/// A topic that is looked up by its id.
+#[derive(Debug)]
+struct ById(Arc<Topic>);
+
+impl Borrow<str> for ByName {
+    fn borrow(&self) -> &str {
+        &self.0.name
+    }
+}
+
+impl Borrow<Uuid> for ById {
+    fn borrow(&self) -> &Uuid {
+        &self.0.id
+    }
+}
+
+impl Hash for ByName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (*self.0.name).hash(state);
+    }
+}
+
+impl Hash for ById {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.hash(state);
+    }
+}
+
+impl PartialEq for ByName {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl PartialEq for ById {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for ByName {}
+impl Eq for ById {}
 
 /// One broker. Sessions that talk to it keep it.
 #[derive(Debug)]
@@ -105,11 +155,16 @@ pub(super) struct Sighting<'a> {
 
 impl Registry {
     pub(super) fn topic(&self, name: &str) -> Option<Arc<Topic>> {
-        self.read_topics().by_name.get(name).cloned()
+        let topics = self.read_topics();
+        topics
+            .by_name
+            .get(name)
+            .map(|ByName(topic)| Arc::clone(topic))
     }
 
     pub(super) fn topic_by_id(&self, id: Uuid) -> Option<Arc<Topic>> {
-        self.read_topics().by_id.get(&id).cloned()
+        let topics = self.read_topics();
+        topics.by_id.get(&id).map(|ById(topic)| Arc::clone(topic))
     }
 
     pub(super) fn topics_count(&self) -> usize {
@@ -117,7 +172,9 @@ impl Registry {
     }
 
     pub(super) fn topics(&self) -> Vec<Arc<Topic>> {
-        self.read_topics().by_name.values().cloned().collect()
+        let topics = self.read_topics();
+        let all = topics.by_name.iter();
+        all.map(|ByName(topic)| Arc::clone(topic)).collect()
     }
 
     /// Room for so many topics, so that a first refresh grows the maps once.
@@ -167,15 +224,12 @@ impl Registry {
 
     fn insert(&self, topic: &Arc<Topic>) {
         let mut maps = self.write_topics();
-        let before = maps
-            .by_name
-            .insert(Arc::clone(&topic.name), Arc::clone(topic));
-        if let Some(before) = before {
+        if let Some(ByName(before)) = maps.by_name.replace(ByName(Arc::clone(topic))) {
             before.retire();
             maps.by_id.remove(&before.id);
         }
         if !topic.id.is_nil() {
-            maps.by_id.insert(topic.id, Arc::clone(topic));
+            maps.by_id.replace(ById(Arc::clone(topic)));
         }
         drop(maps);
         self.topics_changed.notify_one();
@@ -199,19 +253,19 @@ impl Registry {
         let gone: Vec<Arc<Topic>> = self
             .read_topics()
             .by_name
-            .values()
-            .filter(|topic| is_gone(topic))
-            .cloned()
+            .iter()
+            .filter(|ByName(topic)| is_gone(topic))
+            .map(|ByName(topic)| Arc::clone(topic))
             .collect();
         for topic in gone {
             let mut maps = self.write_topics();
             let is_current = maps
                 .by_name
-                .get(&topic.name)
-                .is_some_and(|known| Arc::ptr_eq(known, &topic));
+                .get(&*topic.name)
+                .is_some_and(|ByName(known)| Arc::ptr_eq(known, &topic));
             if is_current && is_gone(&topic) {
                 topic.retire();
-                maps.by_name.remove(&topic.name);
+                maps.by_name.remove(&*topic.name);
                 maps.by_id.remove(&topic.id);
                 self.topics_changed.notify_one();
             }
@@ -285,11 +339,21 @@ impl Registry {
         )
     }
 
+    /// What a topic without overrides inherits at the broker that was asked last.
+    pub(super) fn inherited(&self) -> Option<Reading> {
+        let nodes = self.read_nodes();
+        let latest = nodes
+            .values()
+            .filter_map(|node| Some((node.read_at.get()?, node)))
+            .max_by_key(|(read_at, _)| *read_at)?;
+        Some(latest.1.inherited.get())
+    }
+
     /// It is known, or known to be absent.
     pub(super) fn is_settled(&self, key: &Key) -> bool {
         let is_known = match key {
-            Key::Name(name) => self.read_topics().by_name.contains_key(name),
-            Key::Id(id) => self.read_topics().by_id.contains_key(id),
+            Key::Name(name) => self.read_topics().by_name.contains(&**name),
+            Key::Id(id) => self.read_topics().by_id.contains(id),
             Key::Node(node_id) => self.read_nodes().contains_key(node_id),
         };
         is_known || self.absence(key).is_some()

@@ -5,13 +5,14 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kafka_protocol::messages::ApiKey;
 
 use super::call_error::CallError;
 use super::limits::MomentCell;
 use crate::config::{Advertise, Config};
+use crate::findings::{Commands, Resource};
 
 /// How the control plane fares.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -42,8 +43,8 @@ pub(super) struct Condition {
     said: Mutex<Said>,
     /// The configured node ids; `None` when every node has an address for clients.
     node_ids: Option<HashSet<i32>>,
-    /// The principal that ACLs are granted to, as far as we know it.
-    principal: String,
+    /// Writes the ACL to grant.
+    commands: Commands,
 }
 
 /// What was logged last.
@@ -54,10 +55,22 @@ struct Said {
     /// DescribeConfigs.
     forbidden: Option<String>,
     /// Describe.
-    hidden: Option<String>,
+    hidden: Option<Hidden>,
     was_hidden: bool,
     nodes_outside: Vec<i32>,
 }
+
+/// A topic that a client uses and that we may not see.
+#[derive(Debug)]
+struct Hidden {
+    topic: String,
+    text: String,
+    /// The last look-up that met it.
+    at: Instant,
+}
+
+/// Nobody asked for a hidden topic in so long: it may be gone, which looks the same from here.
+const HIDDEN_FOR: Duration = Duration::from_secs(600);
 
 impl Condition {
     pub(super) fn new(config: &Config) -> Self {
@@ -69,11 +82,7 @@ impl Condition {
                 Advertise::NodePorts { node_ids, .. } => Some(node_ids.iter().copied().collect()),
                 Advertise::Sni { .. } => None,
             },
-            principal: match &config.cluster.admin_sasl {
-                Some(sasl) => format!("User:{}", sasl.username),
-                None if config.cluster.tls.is_some() => "<the proxy's principal>".to_owned(),
-                None => "User:ANONYMOUS".to_owned(),
-            },
+            commands: Commands::new(config),
         }
     }
 
@@ -86,7 +95,7 @@ impl Condition {
     }
 
     pub(super) fn refreshed(&self) {
-        self.refreshed_at.set(std::time::Instant::now());
+        self.refreshed_at.set(Instant::now());
         let mut said = self.lock();
         let was_down = said.error.take().is_some();
         if was_down || !said.was_up {
@@ -128,13 +137,17 @@ impl Condition {
         said.was_up = false;
     }
 
-    /// After a refresh: so many of all topics may not be described.
-    pub(super) fn forbidden(&self, forbidden: usize, topics: usize) {
+    /// After a refresh: so many of all topics may not be described; and what is seen now is hidden no longer.
+    pub(super) fn forbidden(
+        &self,
+        forbidden: usize,
+        topics: usize,
+        is_seen: impl FnOnce(&str) -> bool,
+    ) {
         let text = (forbidden > 0).then(|| {
             format!(
-                "the limits of {forbidden} of {topics} topics cannot be read; rules still hold. Grant: kafka-acls.sh \
-                 --add --allow-principal '{}' --operation DescribeConfigs --topic '*'",
-                self.principal
+                "the limits of {forbidden} of {topics} topics cannot be read; rules still hold. Grant: {}",
+                self.commands.allow(&["DescribeConfigs"], Resource::Topic("*"))
             )
         });
         let mut said = self.lock();
@@ -144,23 +157,29 @@ impl Condition {
             _ => {}
         }
         said.forbidden = text;
-        // Shown again by the next look-up that meets it.
-        said.hidden = None;
+        let is_over = |hidden: &Hidden| hidden.at.elapsed() > HIDDEN_FOR || is_seen(&hidden.topic);
+        if said.hidden.as_ref().is_some_and(is_over) {
+            said.hidden = None;
+        }
     }
 
     /// A client uses a topic that we may not even see.
     pub(super) fn hidden(&self, topic: &str) {
         let text = format!(
-            "topic {topic} is hidden from the proxy, and its limits with it; rules still hold. Grant: kafka-acls.sh --add \
-             --allow-principal '{}' --operation Describe --operation DescribeConfigs --topic '*'",
-            self.principal
+            "topic {topic} is hidden from the proxy, and its limits with it; rules still hold. Grant: {}",
+            self.commands
+                .allow(&["Describe", "DescribeConfigs"], Resource::Topic("*"))
         );
         let mut said = self.lock();
         if !said.was_hidden {
             tracing::warn!("{text}");
         }
         said.was_hidden = true;
-        said.hidden = Some(text);
+        said.hidden = Some(Hidden {
+            topic: topic.to_owned(),
+            text,
+            at: Instant::now(),
+        });
     }
 
     /// These nodes are known now.
@@ -190,7 +209,10 @@ impl Condition {
             is_reached: self.is_reached(),
             is_up: said.was_up,
             error: said.error.as_ref().map(|(_, text)| text.clone()),
-            missing_rights: said.hidden.clone().or_else(|| said.forbidden.clone()),
+            missing_rights: match &said.hidden {
+                Some(hidden) => Some(hidden.text.clone()),
+                None => said.forbidden.clone(),
+            },
             refresh_age: self.refreshed_at.get().map(|at| at.elapsed()),
             nodes_outside: said.nodes_outside.clone(),
             nodes,

@@ -1,5 +1,6 @@
 //! The control plane against scripted brokers: sharing, absences, brokers that differ or go away.
 
+mod last_value;
 mod rubbish;
 
 use std::sync::Arc;

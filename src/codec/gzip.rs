@@ -3,7 +3,8 @@
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
-use super::{DecodeError, Halt, Input, Output, Tap};
+use super::deflate::{self, Scanned};
+use super::{Bound, DecodeError, Halt, Input, Output, Tap};
 
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 const DEFLATE: u8 = 8;
@@ -76,6 +77,48 @@ impl Inflater {
         } else {
             Err(DecodeError::ChecksumMismatch.into())
         }
+    }
+}
+
+/// Bytes that a payload decodes to, if it decodes, by its symbols alone. `None` where they are more than `ceiling`, or
+/// its last bytes claim so: then a decode must tell anyway.
+pub(super) fn scan(payload: &[u8], ceiling: u64) -> Result<Option<Bound>, DecodeError> {
+    // A claim only, and all that hangs on it is whether it is worth while to look.
+    if let Some(claim) = payload.last_chunk::<4>()
+        && u64::from(u32::from_le_bytes(*claim)) > ceiling
+    {
+        return Ok(None);
+    }
+    let input = &mut Input::new(payload);
+    let mut bound = Bound {
+        at_most: 0,
+        is_exact: true,
+    };
+    read_header(input)?;
+    loop {
+        let left = ceiling.saturating_sub(bound.at_most);
+        match deflate::scan(input.rest, left)? {
+            Scanned::Over => return Ok(None),
+            Scanned::Enough { at_most } => {
+                return Ok(Some(Bound {
+                    at_most: bound.at_most.saturating_add(at_most),
+                    is_exact: false,
+                }));
+            }
+            Scanned::Whole { holds, takes } => {
+                bound.at_most = bound.at_most.saturating_add(holds);
+                input.take(takes)?;
+                input.u32_le()?;
+                if input.u32_le()? != holds as u32 {
+                    return Err(DecodeError::ChecksumMismatch);
+                }
+            }
+        }
+        if read_header(input).is_err() {
+            return Ok(Some(bound));
+        }
+        // Whether Kafka goes on to the next member is not certain.
+        bound.is_exact = false;
     }
 }
 

@@ -21,7 +21,8 @@ pub(super) struct FrameHeader {
 }
 
 impl FrameHeader {
-    pub(super) fn read(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+    /// With `is_sound` its checksum must be right.
+    pub(super) fn read(input: &mut Input<'_>, is_sound: bool) -> Result<Self, DecodeError> {
         if input.u32_le()? != MAGIC {
             return Err(DecodeError::Corrupt);
         }
@@ -45,7 +46,7 @@ impl FrameHeader {
         }
         let descriptor_bytes = descriptor.len().saturating_sub(input.rest.len());
         let hash = xxh32(descriptor.get(..descriptor_bytes).unwrap_or_default());
-        if input.byte()? != (hash >> 8) as u8 {
+        if input.byte()? != (hash >> 8) as u8 && is_sound {
             return Err(DecodeError::ChecksumMismatch);
         }
         Ok(Self {
@@ -100,10 +101,11 @@ impl BlockBuffer {
     pub(super) fn decode<O: Output>(
         &mut self,
         payload: &[u8],
+        has_sound_header: bool,
         tap: &mut Tap<'_, O>,
     ) -> Result<(), Halt> {
         let input = &mut Input::new(payload);
-        let frame = FrameHeader::read(input)?;
+        let frame = FrameHeader::read(input, has_sound_header)?;
         if self.0.len() < frame.max_block_bytes {
             self.0.resize(frame.max_block_bytes, 0);
         }

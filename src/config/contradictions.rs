@@ -2,12 +2,15 @@
 //!
 //! Invariant: a [`Config`] in which nothing is found here can be run as it says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use regex::RegexSet;
 
 use super::mistakes::{Report, below};
 use super::scalars::size_text;
-use super::{Advertise, BatchLimit, Config, Decode, Family, Limits, TopicPattern};
+use super::{Advertise, BatchLimit, Config, Decode, Family, Limits, Rule, TopicPattern};
 
 /// Notes every contradiction in `config`.
 pub(super) fn find(config: &Config, report: &mut Report) {
@@ -137,6 +140,8 @@ fn all_limits(config: &Config) -> impl Iterator<Item = (String, &Limits)> {
 /// Names that stand twice, and rules that can never match.
 fn rules(config: &Config, report: &mut Report) {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    let for_all = RuleIndex::for_all_clients(&config.rules);
+    let by_clients = RuleIndex::by_clients(&config.rules);
     for (i, rule) in config.rules.iter().enumerate() {
         if let Some(earlier) = names.insert(&rule.name, i) {
             let place = report.place_of(&format!("rules[{earlier}].name"));
@@ -146,14 +151,12 @@ fn rules(config: &Config, report: &mut Report) {
             );
             report.contradiction(&[&format!("rules[{i}].name")], text);
         }
+        // One that is for some clients only leaves the others to this one.
         let shadow = |pattern: &TopicPattern| {
-            config.rules[..i]
-                .iter()
-                // One that is for some clients only leaves the others to this one.
-                .position(|earlier| {
-                    (earlier.clients.is_none() || earlier.clients == rule.clients)
-                        && earlier.topics.iter().any(|wider| covers(wider, pattern))
-                })
+            let same_clients = by_clients.get(&clients_key(rule));
+            let of_same = same_clients.and_then(|index| index.first_covering(pattern, i));
+            let of_all = for_all.first_covering(pattern, i);
+            of_all.into_iter().chain(of_same).min()
         };
         let shadows: Option<Vec<usize>> = rule.topics.iter().map(shadow).collect();
         if let Some(earlier) = shadows.and_then(|shadows| shadows.into_iter().max()) {
@@ -173,17 +176,111 @@ fn rules(config: &Config, report: &mut Report) {
     }
 }
 
-/// Whether everything `narrow` matches is surely matched by `wide`.
-fn covers(wide: &TopicPattern, narrow: &TopicPattern) -> bool {
-    match (wide, narrow) {
-        (TopicPattern::Glob(glob), _) if glob.chars().all(|c| c == '*') => true,
-        (wide, TopicPattern::Exact(topic)) => wide.matches(topic),
-        (wide, narrow) => wide == narrow,
+/// All rules' patterns, so that ten thousand rules are compared with each other at once and not pair by pair.
+struct RuleIndex<'a> {
+    /// The first rule that matches every topic.
+    all: Option<usize>,
+    /// The first rule that has a pattern, by its kind and text.
+    same: HashMap<(u8, &'a str), usize>,
+    globs: GlobSet,
+    glob_rules: Vec<usize>,
+    regexes: RegexSet,
+    regex_rules: Vec<usize>,
+}
+
+impl<'a> RuleIndex<'a> {
+    /// Of the rules that are for every client.
+    fn for_all_clients(rules: &'a [Rule]) -> Self {
+        let all = rules.iter().enumerate();
+        Self::new(all.filter(|(_, rule)| rule.clients.is_none()))
+    }
+
+    /// Of the rules that are for some clients only, by these.
+    fn by_clients(rules: &'a [Rule]) -> HashMap<String, Self> {
+        let mut groups: HashMap<String, Vec<(usize, &Rule)>> = HashMap::new();
+        for (i, rule) in rules.iter().enumerate() {
+            if rule.clients.is_some() {
+                groups.entry(clients_key(rule)).or_default().push((i, rule));
+            }
+        }
+        let groups = groups.into_iter();
+        groups.map(|(key, rules)| (key, Self::new(rules))).collect()
+    }
+
+    /// Of these, by their place among all rules.
+    fn new(rules: impl IntoIterator<Item = (usize, &'a Rule)>) -> Self {
+        let mut index = Self {
+            all: None,
+            same: HashMap::new(),
+            globs: GlobSet::empty(),
+            glob_rules: Vec::new(),
+            regexes: RegexSet::empty(),
+            regex_rules: Vec::new(),
+        };
+        let (mut globs, mut regexes) = (GlobSetBuilder::new(), Vec::new());
+        for (i, rule) in rules {
+            for pattern in &rule.topics {
+                index.same.entry(kind_and_text(pattern)).or_insert(i);
+                match pattern {
+                    TopicPattern::Exact(_) => {}
+                    TopicPattern::Glob(glob) => {
+                        if glob.chars().all(|c| c == '*') {
+                            index.all.get_or_insert(i);
+                        }
+                        // A pattern that does not compile was refused when it was read.
+                        if let Ok(glob) = GlobBuilder::new(glob).build() {
+                            globs.add(glob);
+                            index.glob_rules.push(i);
+                        }
+                    }
+                    TopicPattern::Regex(_) => {
+                        regexes.push(pattern.to_regex(None));
+                        index.regex_rules.push(i);
+                    }
+                }
+            }
+        }
+        // Sets too large to compile are refused where the rules are put in force, with the reason.
+        index.globs = globs.build().unwrap_or_else(|_| GlobSet::empty());
+        index.regexes = RegexSet::new(regexes).unwrap_or_else(|_| RegexSet::empty());
+        index
+    }
+
+    /// The first of the rules before `before` that surely matches everything `narrow` matches.
+    fn first_covering(&self, narrow: &TopicPattern, before: usize) -> Option<usize> {
+        let same = self.same.get(&kind_and_text(narrow)).copied();
+        let mut first = same.into_iter().chain(self.all).min();
+        if let TopicPattern::Exact(topic) = narrow {
+            let globs = self.globs.matches(topic);
+            let globs = globs
+                .into_iter()
+                .filter_map(|at| self.glob_rules.get(at).copied());
+            let regexes = self.regexes.matches(topic);
+            let regexes = regexes
+                .into_iter()
+                .filter_map(|at| self.regex_rules.get(at).copied());
+            first = first.into_iter().chain(globs).chain(regexes).min();
+        }
+        first.filter(|rule| *rule < before)
+    }
+}
+
+/// The clients a rule is for, as one text: equal clients are equal texts.
+fn clients_key(rule: &Rule) -> String {
+    format!("{:?}", rule.clients)
+}
+
+fn kind_and_text(pattern: &TopicPattern) -> (u8, &str) {
+    match pattern {
+        TopicPattern::Exact(text) => (0, text),
+        TopicPattern::Glob(text) => (1, text),
+        TopicPattern::Regex(text) => (2, text),
     }
 }
 
 /// Families whose topics are their own relatives, and headroom that leaves nothing.
 fn families(config: &Config, report: &mut Report) {
+    let index = RuleIndex::for_all_clients(&config.rules);
     for (i, family) in config.families.members.iter().enumerate() {
         let path = format!("families.members[{i}]");
         let earlier = config.families.members[..i]
@@ -206,7 +303,7 @@ fn families(config: &Config, report: &mut Report) {
                         format!("`{}` is the main topic itself", member.text()),
                     );
                 } else if family.enforce {
-                    headroom(config, family, member, &path, report);
+                    headroom(config, &index, family, member, &path, report);
                 }
             }
         }
@@ -216,6 +313,7 @@ fn families(config: &Config, report: &mut Report) {
 /// A member's own limit must leave something when the headroom is taken off: that is the main topic's limit.
 fn headroom(
     config: &Config,
+    index: &RuleIndex<'_>,
     family: &Family,
     member: &TopicPattern,
     path: &str,
@@ -223,17 +321,12 @@ fn headroom(
 ) {
     const HEADROOM: &str = "families.headroom";
     let headroom = config.families.headroom_bytes;
-    let governing = |topic: &TopicPattern| {
-        let mut rules = config.rules.iter().enumerate();
-        rules.find(|(_, rule)| {
-            rule.clients.is_none() && rule.topics.iter().any(|wide| covers(wide, topic))
-        })
-    };
-    let Some((i, rule)) = governing(member) else {
+    let governing = |topic: &TopicPattern| index.first_covering(topic, config.rules.len());
+    let Some((i, rule)) = governing(member).and_then(|i| Some((i, config.rules.get(i)?))) else {
         return;
     };
     // Its member then has the main topic's limits, with headroom.
-    if governing(&family.main).is_some_and(|(main, _)| main == i) {
+    if governing(&family.main) == Some(i) {
         return;
     }
     let (own, base) = (&rule.limits, &config.limits);

@@ -46,7 +46,7 @@ impl TopicPattern {
     }
 
     /// Whether it matches `topic`. Compiles the pattern: for checks, not for the data path.
-    pub(super) fn matches(&self, topic: &str) -> bool {
+    pub(crate) fn matches(&self, topic: &str) -> bool {
         match self {
             Self::Exact(name) => name == topic,
             pattern => Regex::new(&pattern.to_regex(None)).is_ok_and(|regex| regex.is_match(topic)),

@@ -7,7 +7,7 @@ use super::limits::Ceilings;
 use super::tally::Tally;
 use super::{Finding, Inspection, Proof, Scratch, Undecodable};
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordError, RecordSizes, RecordStream};
-use crate::codec::{Bound, DecodeError, End, Output, scanned_bound, upper_bound};
+use crate::codec::{Bound, DecodeError, End, Output, scan_cost_bytes, scanned_bound, upper_bound};
 use crate::policy::{Codec, Size};
 
 /// As [`super::look_at_plain`], for a payload that is compressed.
@@ -19,10 +19,11 @@ pub(super) fn look(
     effort: Effort,
     scratch: &mut Scratch,
 ) -> Inspection {
-    let proven = within_by_bound(codec, payload, ceilings);
+    let (proven, scanned_bytes) = within_by_bound(codec, payload, ceilings, effort);
     if let (Some(within), false) = (proven, effort.measures()) {
         return within;
     }
+    let effort = effort.less(scanned_bytes);
     let Ok(count @ 1..) = u32::try_from(header.records_count) else {
         return proven.unwrap_or(Inspection::new(
             Finding::Undecodable(Undecodable::RecordCount),
@@ -41,7 +42,10 @@ pub(super) fn look(
         .saturating_sub(BATCH_HEADER_BYTES as u64)
         .min(effort.decode_at_most_bytes());
     let end = decoders.decoder(codec, cap).decode(payload, &mut reading);
-    let decoded = reading.conclude(end, ceilings);
+    let decoded = Inspection {
+        scanned_bytes,
+        ..reading.conclude(end, ceilings)
+    };
     match proven {
         None => decoded,
         // Decoded for measures only: what it met on the way changes nothing.
@@ -57,28 +61,39 @@ pub(super) fn look(
     }
 }
 
-/// Within every limit by what the payload's headers allow.
-fn within_by_bound(codec: Codec, payload: &[u8], ceilings: &Ceilings) -> Option<Inspection> {
+/// Within every limit by what the payload's headers allow, or its symbols; and what it cost to look at these.
+fn within_by_bound(
+    codec: Codec,
+    payload: &[u8],
+    ceilings: &Ceilings,
+    effort: Effort,
+) -> (Option<Inspection>, u64) {
     let is_free = ceilings.hold(u64::MAX);
     let holds = |bound: &Bound| ceilings.hold(uncompressed(bound.at_most));
+    let mut scanned_bytes = 0;
     let bound = upper_bound(codec, payload).filter(holds).or_else(|| {
-        if is_free {
-            None
-        } else {
-            scanned_bound(codec, payload, ceilings.uncompressed).filter(holds)
+        let cost = scan_cost_bytes(codec, payload);
+        if is_free || cost > effort.decode_at_most_bytes() {
+            return None;
         }
+        scanned_bytes = cost;
+        scanned_bound(codec, payload, ceilings.held_records_bytes()).filter(holds)
     });
-    let within = Inspection::new(
-        Finding::Within,
-        if is_free { Proof::Header } else { Proof::Bound },
-    );
-    match bound {
+    let within = Inspection {
+        scanned_bytes,
+        ..Inspection::new(
+            Finding::Within,
+            if is_free { Proof::Header } else { Proof::Bound },
+        )
+    };
+    let proven = match bound {
         Some(bound) if bound.is_exact => {
             Some(within.measured(Size::Exact(uncompressed(bound.at_most))))
         }
         Some(_) => Some(within),
         None => is_free.then_some(within),
-    }
+    };
+    (proven, scanned_bytes)
 }
 
 const fn uncompressed(records_bytes: u64) -> u64 {
@@ -171,6 +186,7 @@ impl Reading<'_> {
             records: records.ok().filter(|_| are_measured),
             largest: self.tally.largest.filter(|_| are_measured),
             decoded_bytes: self.decoded,
+            scanned_bytes: 0,
         }
     }
 }

@@ -28,13 +28,17 @@ impl Effort {
         decode_at_most_bytes: u64::MAX,
     };
 
-    /// Decompresses no more than so many bytes. Where that does not suffice for a verdict the finding is
+    /// Decompresses no more than so many bytes, and scans no longer than that takes. Where that does not suffice for a verdict the finding is
     /// [`Unfinished`](super::Finding::Unfinished); where it does not suffice for measures, they are missing.
     pub const fn decode_at_most(self, bytes: u64) -> Self {
         Self {
             decode_at_most_bytes: bytes,
             ..self
         }
+    }
+
+    pub(super) const fn less(self, bytes: u64) -> Self {
+        self.decode_at_most(self.decode_at_most_bytes.saturating_sub(bytes))
     }
 
     pub(super) const fn measures(self) -> bool {

@@ -112,6 +112,20 @@ impl Ceilings {
             && at_most.saturating_sub(BATCH_HEADER_BYTES as u64) <= self.harmless_record
     }
 
+    /// The most bytes of records that [`Self::hold`], whatever they are.
+    pub(super) fn held_records_bytes(&self) -> u64 {
+        self.uncompressed
+            .saturating_sub(BATCH_HEADER_BYTES as u64)
+            .min(self.harmless_record)
+    }
+
+    /// Whether an old message is within every limit that has so many bytes around what it wraps, and wraps at most
+    /// so many.
+    pub(super) fn hold_message(&self, around: u64, wraps_at_most: u64) -> bool {
+        around.saturating_add(wraps_at_most) <= self.uncompressed
+            && wraps_at_most <= self.harmless_record
+    }
+
     /// The batch's own violation, if so many uncompressed bytes are one.
     pub(super) fn batch_over(&self, uncompressed: Size) -> Option<Over> {
         (uncompressed.bytes() > self.uncompressed).then_some(Over {

@@ -18,6 +18,19 @@ pub struct Sizes {
     pub record_bytes: SizesTally,
     /// As Java estimates.
     pub estimate_bytes: SizesTally,
+    /// The largest key, value and headers; not of one and the same record.
+    pub largest: LargestParts,
+}
+
+/// The largest of each part of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LargestParts {
+    /// A key.
+    pub key_bytes: u64,
+    /// A value.
+    pub value_bytes: u64,
+    /// All header names and values of a record.
+    pub headers_bytes: u64,
 }
 
 impl Sizes {
@@ -25,6 +38,10 @@ impl Sizes {
     pub(super) fn record(&mut self, sizes: &RecordSizes) {
         self.record_bytes.add(sizes.record_bytes);
         self.estimate_bytes.add(sizes.estimate_bytes);
+        let largest = &mut self.largest;
+        largest.key_bytes = largest.key_bytes.max(sizes.key_bytes);
+        largest.value_bytes = largest.value_bytes.max(sizes.value_bytes);
+        largest.headers_bytes = largest.headers_bytes.max(sizes.headers_bytes);
     }
 
     pub(super) fn clear(&mut self) {
@@ -42,6 +59,7 @@ pub struct SizesTally {
     count: u32,
     sum: u64,
     last: u64,
+    largest: u64,
 }
 
 impl SizesTally {
@@ -58,6 +76,11 @@ impl SizesTally {
     /// The last one; 0 before the first.
     pub const fn last_bytes(&self) -> u64 {
         self.last
+    }
+
+    /// The largest; 0 before the first.
+    pub const fn largest_bytes(&self) -> u64 {
+        self.largest
     }
 
     /// Each bound with the number of sizes above the bound before and not above it; none for what exceeds all.
@@ -77,6 +100,7 @@ impl SizesTally {
         self.count = self.count.saturating_add(1);
         self.sum = self.sum.saturating_add(bytes);
         self.last = bytes;
+        self.largest = self.largest.max(bytes);
     }
 }
 

@@ -65,8 +65,8 @@ macro_rules! each {
     };
 }
 
-impl AsyncRead for Stream {
-    fn poll_read(
+impl Stream {
+    fn poll_read_once(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
@@ -74,6 +74,30 @@ impl AsyncRead for Stream {
         match ready!(each!(self, inner => inner.poll_read(cx, buf))) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
             result => Poll::Ready(result),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        loop {
+            let filled = buf.filled().len();
+            let polled = Pin::new(&mut *this).poll_read_once(cx, buf);
+            let came = buf.filled().len() > filled;
+            let is_enough = matches!(this, Self::Plain(_)) || buf.remaining() == 0;
+            match polled {
+                // TLS gives a record (16 KiB) at a time: as many as there are.
+                Poll::Ready(Ok(())) if came && !is_enough => {}
+                // What is wrong is said when it is polled again.
+                _ if filled > before => return Poll::Ready(Ok(())),
+                polled => return polled,
+            }
         }
     }
 }

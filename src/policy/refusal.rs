@@ -202,7 +202,12 @@ fn inside(facts: &BatchFacts, limit: &Limit) -> String {
 }
 
 fn batch(facts: Option<&BatchFacts>) -> String {
-    match facts.map_or(0, |facts| facts.records) {
+    batch_of(facts.map_or(0, |facts| facts.records))
+}
+
+/// "the batch of 3 records", as declared; "the batch" where the number is none.
+pub(crate) fn batch_of(records: i32) -> String {
+    match records {
         1 => "the batch of 1 record".to_owned(),
         n if n > 1 => format!("the batch of {} records", grouped(n.unsigned_abs().into())),
         _ => "the batch".to_owned(),
@@ -377,7 +382,7 @@ fn approximate(size: Size) -> String {
 }
 
 /// 70112 as 70,112.
-fn grouped(n: u64) -> String {
+pub(crate) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut s = String::with_capacity(digits.len().saturating_mul(2));
     for (at, digit) in digits.chars().enumerate() {

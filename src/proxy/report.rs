@@ -8,7 +8,7 @@ use super::topics::TopicHandle;
 use super::{ClientInfo, Shared};
 use crate::policy::{
     Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Place, Policy, Reader, Refusal,
-    Size, StuckWatch, Suspect, Violation,
+    Size, Source, StuckWatch, Suspect, Violation,
 };
 use crate::telemetry::{
     FetchSetting, Lingering, OVERSIZED_NOTE, Oversized, Peer, RefusalRecord, STUCK_NOTE, Stuck,
@@ -80,6 +80,7 @@ impl Shared {
     ) {
         let facts = refusal.facts;
         let limit = &refusal.violation.limit;
+        let name = limit.name.as_deref().map(str::to_owned);
         let record = RefusalRecord {
             id: refusal.id.clone(),
             at: SystemTime::now(),
@@ -91,7 +92,8 @@ impl Shared {
             at_least: matches!(refusal.violation.size, Size::AtLeast(_)),
             limit_bytes: limit.value,
             source: limit.source,
-            rule: limit.name.as_deref().map(str::to_owned),
+            rule: name.clone().filter(|_| limit.source == Source::Rule),
+            member: name.filter(|_| limit.source == Source::Family),
             action: if error_code == 0 {
                 Action::Observe
             } else {

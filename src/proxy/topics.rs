@@ -39,9 +39,7 @@ impl TopicHandle {
     /// The topic's own limit at this session's broker, as last read.
     pub fn own(&self) -> Option<Learned> {
         let known = self.known.as_ref()?;
-        known
-            .batch_limit_at(self.node.as_deref())
-            .map(Learned::own)
+        known.batch_limit_at(self.node.as_deref()).map(Learned::own)
     }
 
     /// The tightest limit that was learned: the topic's own, or what a member of its family leaves.

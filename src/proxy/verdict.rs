@@ -23,7 +23,7 @@ use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
 use crate::policy::{
-    Action, BatchFacts, Codec, Learned, Limit, LingerWatch, LoopDetector, Source, Violation,
+    Action, BatchFacts, Codec, Learned, Limit, LingerWatch, LoopDetector, Size, Source, Violation,
 };
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
@@ -59,6 +59,8 @@ pub struct Sent {
     pub codec: Option<Codec>,
     /// Its records, as declared.
     pub records: i32,
+    /// 61 + records after decompression, where it was measured.
+    pub uncompressed: Option<Size>,
 }
 
 /// A partition that was not.
@@ -298,14 +300,12 @@ impl Judge {
         Ok(self.doubts(asked))
     }
 
-    /// Requests that brokers do not agree on: Kafka 4 closes on Produce before version 3, Kafka 4.4 on more than
-    /// 10,000 tagged fields. Where only the broker's own limit speaks, it judges; what a rule forbids is closed on.
+    /// Requests that brokers do not agree on: Kafka 4.4 closes on more than 10,000 tagged fields. Where only the
+    /// broker's own limit speaks, it judges; what a rule forbids is closed on.
     fn leave_to_broker(&mut self) -> Result<(), Malformed> {
-        let field = match (self.layout.version, self.layout.has_many_tags) {
-            (..3, _) => "api_version",
-            (_, true) => "tagged_fields",
-            (_, false) => return Ok(()),
-        };
+        if !self.layout.has_many_tags {
+            return Ok(());
+        }
         for weighed in &mut self.weighed {
             if matches!(&weighed.outcome, Outcome::Over(measured, violation) if !measured.topic.policy.is_configured(&violation.limit))
             {
@@ -317,7 +317,7 @@ impl Judge {
             _ => false,
         };
         if self.weighed.iter().any(is_forbidden) {
-            return Err(Malformed::new(field, Reason::UnsupportedVersion));
+            return Err(Malformed::new("tagged_fields", Reason::UnsupportedVersion));
         }
         Ok(())
     }

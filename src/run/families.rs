@@ -25,8 +25,8 @@ const MOST_LINES: usize = 20;
 /// How old the limits of a new member may be.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Follows the topics of the cluster until shutdown. Takes a tenth of its thread at most: with very many topics it
-/// looks less often.
+/// Follows the topics of the cluster until shutdown. Takes a tenth of a core at most: with very many topics it looks
+/// less often.
 pub(super) async fn follow(shared: Arc<Shared>, shutdown: CancellationToken) {
     let mut told = Told::default();
     loop {
@@ -36,13 +36,24 @@ pub(super) async fn follow(shared: Arc<Shared>, shutdown: CancellationToken) {
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }
         let begun = Instant::now();
-        shared.regroup();
+        aside(&shared, Shared::regroup).await;
         let took = begun.elapsed();
         shared.read_members().await;
         let begun = Instant::now();
-        told.tell(&shared.misfits());
+        told.tell(&aside(&shared, Shared::misfits).await.unwrap_or_default());
         tokio::time::sleep((took + begun.elapsed()) * 9).await;
     }
+}
+
+/// Away from this thread: clients wait for what else it does. `None`: it failed, which was logged by the panic itself.
+async fn aside<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&Shared) -> T + Send + 'static,
+) -> Option<T> {
+    let shared = Arc::clone(shared);
+    tokio::task::spawn_blocking(move || work(&shared))
+        .await
+        .ok()
 }
 
 impl Shared {
@@ -126,7 +137,7 @@ impl Shared {
     }
 
     /// For Prometheus: the configured members first, as the number of series has a bound.
-    pub(super) fn family_fits(&self) -> Vec<FamilyFit> {
+    pub(super) fn family_fits(&self, most: usize) -> Vec<FamilyFit> {
         let policy = self.policy.load();
         let mut members: Vec<(&Family, &Member)> = pairs(&policy).collect();
         members.sort_by_key(|(_, member)| member.membership);
@@ -139,7 +150,7 @@ impl Shared {
                 gap_bytes: widest(&gaps),
             })
         };
-        members.into_iter().filter_map(fit).collect()
+        members.into_iter().filter_map(fit).take(most).collect()
     }
 
     /// A dead letter that is written without its main topic's compression is larger than the original.

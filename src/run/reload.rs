@@ -5,13 +5,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::certificates::Certificates;
+use crate::admin::ReloadView;
 use crate::config::{self, Config, Overrides};
 use crate::policy::Policy;
 use crate::proxy::Shared;
@@ -32,6 +33,8 @@ pub(super) struct Live {
     pub shared: Arc<Shared>,
     /// Follows `telemetry.log_level`.
     pub level: Option<LevelHandle>,
+    /// What became of the last reload, for the admin server.
+    pub reloaded: Arc<ArcSwapOption<ReloadView>>,
 }
 
 impl Live {
@@ -74,6 +77,11 @@ impl Live {
             .map_err(|mistakes| mistakes.to_string())
             .and_then(|new| self.apply(&new));
         self.shared.metrics.reloaded(applied.is_ok());
+        self.reloaded.store(Some(Arc::new(ReloadView {
+            at: SystemTime::now(),
+            error: applied.as_ref().err().cloned(),
+            needs_restart: applied.as_ref().map_or_else(|_| Vec::new(), Clone::clone),
+        })));
         if let Err(mistakes) = applied {
             tracing::error!(
                 mistakes,
@@ -82,7 +90,8 @@ impl Live {
         }
     }
 
-    fn apply(&self, new: &Config) -> Result<(), String> {
+    /// The keys that changed and need a restart.
+    fn apply(&self, new: &Config) -> Result<Vec<String>, String> {
         let reload = config::reload(&self.config.load(), new);
         let policy = Policy::compile(&reload.config)?;
         if let Some(level) = &self.level {
@@ -94,6 +103,6 @@ impl Live {
         if !reload.needs_restart.is_empty() {
             tracing::warn!(keys = ?reload.needs_restart, "changed in the configuration, but in force only after a restart");
         }
-        Ok(())
+        Ok(reload.needs_restart)
     }
 }

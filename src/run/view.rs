@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{AdminState, LimitView, Readiness, TopicView};
-use crate::cluster::{Cluster, Topic};
+use crate::admin::{
+    AdminState, ControlPlaneView, LimitView, Readiness, ReloadView, StatusView, TopicView,
+};
+use crate::cluster::{Cluster, Status, Topic};
 use crate::config::Config;
+use crate::explain::{self, BadQuestion, Explanation, Ground, Question};
+use crate::findings::Unseen;
 use crate::policy::{Learned, Limit, TopicPolicy};
 use crate::proxy::Shared;
 use crate::telemetry::{FamilyFit, Known};
@@ -17,17 +21,34 @@ use crate::telemetry::{FamilyFit, Known};
 pub(super) fn admin_state(
     config: &Arc<ArcSwap<Config>>,
     shared: &Arc<Shared>,
+    reloaded: &Arc<ArcSwapOption<ReloadView>>,
     draining: CancellationToken,
 ) -> AdminState {
-    let cluster = shared.cluster.clone();
-    let (for_topics, config) = (Arc::clone(shared), Arc::clone(config));
+    let (cluster, for_notes) = (shared.cluster.clone(), shared.cluster.clone());
+    let (for_topics, for_explain) = (Arc::clone(shared), Arc::clone(shared));
+    let (explained, config) = (Arc::clone(config), Arc::clone(config));
+    let status = {
+        let (shared, config, reloaded) = (
+            Arc::clone(shared),
+            Arc::clone(&config),
+            Arc::clone(reloaded),
+        );
+        let draining = draining.clone();
+        move || {
+            let ready = readiness(&shared.cluster, draining.is_cancelled());
+            shared.status_view(&config.load(), &reloaded, ready)
+        }
+    };
     let for_families = Arc::clone(shared);
     AdminState {
         metrics: Arc::clone(&shared.metrics),
         refusals: Arc::clone(&shared.refusals),
         observed: Arc::clone(&shared.observed),
         ready: Arc::new(move || readiness(&cluster, draining.is_cancelled())),
+        status: Arc::new(status),
+        notes: Arc::new(move || notes(for_notes.status())),
         topics: Arc::new(move || for_topics.topic_views()),
+        explain: Arc::new(move |question| for_explain.explain(&explained.load(), question)),
         families: Arc::new(move || for_families.family_views()),
         config: Arc::new(move || config.load().to_json()),
     }
@@ -55,6 +76,14 @@ fn readiness(cluster: &Cluster, is_draining: bool) -> Readiness {
     Readiness { why_not }
 }
 
+/// What the control plane lacks while clients are served: rules hold all the same.
+fn notes(status: Status) -> Vec<String> {
+    let unlearned = status
+        .error
+        .map(|error| format!("limits are not learned now, and the last known hold: {error}"));
+    status.missing_rights.into_iter().chain(unlearned).collect()
+}
+
 impl Shared {
     fn topic_views(&self) -> Vec<TopicView> {
         self.cluster
@@ -62,6 +91,66 @@ impl Shared {
             .iter()
             .map(|topic| self.topic_view(topic))
             .collect()
+    }
+
+    fn status_view(
+        &self,
+        config: &Config,
+        reloaded: &ArcSwapOption<ReloadView>,
+        ready: Readiness,
+    ) -> StatusView {
+        let cluster = self.cluster.status();
+        StatusView {
+            version: env!("CARGO_PKG_VERSION"),
+            mode: config.mode.label(),
+            near_limit: config.near_limit,
+            why_not_ready: ready.why_not,
+            control_plane: ControlPlaneView {
+                is_up: cluster.is_up,
+                error: cluster.error,
+                missing_rights: cluster.missing_rights,
+                limits_age_seconds: cluster.refresh_age.map(|age| age.as_secs()),
+                brokers: cluster.nodes,
+                topics: cluster.topics,
+            },
+            reload: reloaded.load().as_deref().cloned(),
+            connections: self.metrics.open_connections(),
+            held_bytes: self.budget.held_bytes() as u64,
+            memory_budget_bytes: config.memory_budget_bytes,
+            memory_waits: self.metrics.memory_waits.get(),
+        }
+    }
+
+    /// From what is known now: nothing is asked for it.
+    fn explain(&self, config: &Config, question: &Question) -> Result<Explanation, BadQuestion> {
+        let topic = self.cluster.topic(&question.topic);
+        let facts = topic.map(|topic| self.cluster.known_facts(&topic));
+        let mut unseen: Vec<Unseen> = Vec::new();
+        let status = self.cluster.status();
+        unseen.extend(
+            status
+                .missing_rights
+                .map(|what| Unseen { what, grant: None }),
+        );
+        unseen.extend(status.error.map(|error| Unseen {
+            what: format!("the control plane is down, so limits may have changed: {error}"),
+            grant: None,
+        }));
+        if facts.is_none() {
+            unseen.push(Unseen {
+                what: format!("the control plane knows no topic {}", question.topic),
+                grant: None,
+            });
+        }
+        let ground = Ground {
+            config,
+            policy: &self.policy.load(),
+            topic: facts.as_ref(),
+            brokers: &[],
+            batch_limit_of: &|topic| Some(self.cluster.topic(topic)?.batch_limit()?.0),
+            unseen,
+        };
+        explain::explain(question, &ground)
     }
 
     fn topic_view(&self, topic: &Topic) -> TopicView {
@@ -77,7 +166,9 @@ impl Shared {
                 .map(LimitView::from)
                 .collect(),
             batches: metrics.as_ref().map(|metrics| metrics.batch_counts()),
-            last: metrics.map(|metrics| metrics.last_sizes()),
+            last: metrics.as_ref().map(|metrics| metrics.last_sizes()),
+            largest: metrics.as_ref().map(|metrics| metrics.largest_sizes()),
+            gates: metrics.map_or_else(Vec::new, |metrics| metrics.gate_counts()),
         }
     }
 }
@@ -92,12 +183,13 @@ impl Known for Shared {
         in_force(&self.cluster, &policy, self.cluster.topic(topic).as_deref())
     }
 
-    fn families(&self) -> Vec<FamilyFit> {
-        self.family_fits()
+    fn families(&self, most: usize) -> Vec<FamilyFit> {
+        self.family_fits(most)
     }
 
     fn is_control_plane_up(&self) -> bool {
-        self.cluster.status().is_up
+        let status = self.cluster.status();
+        status.is_up && status.missing_rights.is_none()
     }
 
     fn limits_age(&self) -> Option<Duration> {

@@ -9,6 +9,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// Bytes: powers of two from 256 B to 1 GiB, and 1,048,588 (the broker's default `message.max.bytes`) beside
 /// 1,048,576, so that what fits a default broker is told from what does not.
 const SIZE_BOUNDS_BYTES: &[u64] = &[
@@ -100,6 +102,7 @@ impl Counter {
 pub struct SizeHistogram {
     buckets: Buckets,
     last: AtomicU64,
+    largest: AtomicU64,
 }
 
 impl Default for SizeHistogram {
@@ -107,6 +110,7 @@ impl Default for SizeHistogram {
         Self {
             buckets: Buckets::new(SIZE_BOUNDS_BYTES),
             last: AtomicU64::new(0),
+            largest: AtomicU64::new(0),
         }
     }
 }
@@ -116,6 +120,7 @@ impl SizeHistogram {
     pub fn observe(&self, bytes: u64) {
         self.buckets.add(bytes);
         self.last.store(bytes, Relaxed);
+        self.saw(bytes);
     }
 
     /// Counts the sizes of one batch's records at once.
@@ -126,20 +131,88 @@ impl SizeHistogram {
             }
             self.buckets.sum.fetch_add(tally.sum_bytes(), Relaxed);
             self.last.store(tally.last_bytes(), Relaxed);
+            self.saw(tally.largest_bytes());
+        }
+    }
+
+    /// A new largest size is rare: most calls only read.
+    fn saw(&self, bytes: u64) {
+        if bytes > self.largest.load(Relaxed) {
+            self.largest.fetch_max(bytes, Relaxed);
         }
     }
 
     /// The size counted last; `None` before the first.
     pub fn last(&self) -> Option<u64> {
-        match self.last.load(Relaxed) {
-            0 => None,
-            bytes => Some(bytes),
+        above_zero(&self.last)
+    }
+
+    /// The largest size counted since the start; `None` before the first.
+    pub fn largest(&self) -> Option<u64> {
+        above_zero(&self.largest)
+    }
+
+    /// How many sizes fell between each bound and the one before.
+    pub fn distribution(&self) -> SizeDistribution {
+        let snapshot = self.snapshot();
+        let mut below = 0;
+        let buckets = SIZE_BOUNDS_BYTES
+            .iter()
+            .map(|&bound| Some(bound))
+            .chain([None])
+            .zip(
+                snapshot
+                    .cumulative
+                    .iter()
+                    .map(|(_, count)| *count)
+                    .chain([snapshot.count]),
+            )
+            .map(|(le_bytes, cumulative)| {
+                let count = cumulative - below;
+                below = cumulative;
+                SizeBucket { le_bytes, count }
+            })
+            .collect();
+        SizeDistribution {
+            count: snapshot.count,
+            sum_bytes: self.buckets.sum.load(Relaxed),
+            last_bytes: self.last(),
+            largest_bytes: self.largest(),
+            buckets,
         }
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
         self.buckets.snapshot(1.0, &SIZE_LABELS)
     }
+}
+
+fn above_zero(bytes: &AtomicU64) -> Option<u64> {
+    Some(bytes.load(Relaxed)).filter(|&bytes| bytes > 0)
+}
+
+/// What was counted of one kind of size since the start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SizeDistribution {
+    /// All that were counted.
+    pub count: u64,
+    /// Their sum.
+    pub sum_bytes: u64,
+    /// The one counted last.
+    pub last_bytes: Option<u64>,
+    /// The largest.
+    pub largest_bytes: Option<u64>,
+    /// In ascending order; each size is in one of them.
+    pub buckets: Vec<SizeBucket>,
+}
+
+/// Sizes above the bound before and at most this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SizeBucket {
+    /// The bound; `None`: no bound.
+    pub le_bytes: Option<u64>,
+    /// How many.
+    pub count: u64,
 }
 
 /// How many durations fell below each bound.
@@ -298,8 +371,34 @@ mod tests {
     fn the_last_size_is_known_only_after_the_first() {
         let histogram = SizeHistogram::default();
         assert_eq!(histogram.last(), None);
+        assert_eq!(histogram.largest(), None);
         histogram.observe(7);
         histogram.observe(5);
-        assert_eq!(histogram.last(), Some(5));
+        assert_eq!((histogram.last(), histogram.largest()), (Some(5), Some(7)));
+    }
+
+    #[test]
+    fn a_distribution_has_every_size_in_one_bucket() {
+        let histogram = SizeHistogram::default();
+        for bytes in [1, 256, 257, 1_048_577, u64::MAX >> 1] {
+            histogram.observe(bytes);
+        }
+        let distribution = histogram.distribution();
+        let used: Vec<_> = distribution
+            .buckets
+            .iter()
+            .filter(|bucket| bucket.count > 0)
+            .map(|bucket| (bucket.le_bytes, bucket.count))
+            .collect();
+        assert_eq!(
+            used,
+            [
+                (Some(256), 2),
+                (Some(512), 1),
+                (Some(1_048_588), 1),
+                (None, 1)
+            ]
+        );
+        assert_eq!(distribution.count, 5);
     }
 }

@@ -166,8 +166,8 @@ pub trait Known: Send + Sync {
     /// The limits in force on a topic, each with its source.
     fn limits(&self, topic: &str) -> Vec<Limit>;
 
-    /// How the members of all families fit, the most important first: of very many the rest is left out.
-    fn families(&self) -> Vec<FamilyFit>;
+    /// How the members of families fit: at most so many members, the configured ones first.
+    fn families(&self, most: usize) -> Vec<FamilyFit>;
 
     /// Topics and limits could be read from the cluster the last time it was tried.
     fn is_control_plane_up(&self) -> bool;
@@ -397,7 +397,7 @@ fn known_elsewhere(known: &dyn Known, topics: &[Arc<TopicMetrics>]) -> Vec<Famil
 fn fits(known: &dyn Known, most: usize) -> [Family; 2] {
     let mut aligned = Family::gauges(FAMILY_ALIGNED);
     let mut gap = Family::gauges(FAMILY_GAP_BYTES);
-    for fit in known.families().iter().take(most) {
+    for fit in known.families(most) {
         let labels: &[&str] = &[&fit.main, &fit.member];
         aligned.gauge(labels, f64::from(u8::from(fit.is_aligned)));
         if let Some(bytes) = fit.gap_bytes {

@@ -181,6 +181,11 @@ impl Metrics {
         self.connections_total.inc();
     }
 
+    /// Client connections that are open now.
+    pub fn open_connections(&self) -> u64 {
+        self.connections.get().max(0).unsigned_abs()
+    }
+
     /// A client's connection ended. `reason`: of a fixed set.
     pub fn connection_closed(&self, reason: &'static str) {
         self.connections.dec();

@@ -46,6 +46,8 @@ pub struct RefusalRecord {
     pub source: Source,
     /// The rule that set it.
     pub rule: Option<String>,
+    /// The family member that it is kept for.
+    pub member: Option<String>,
     /// `reject`, or `observe`: forwarded all the same.
     pub action: Action,
     /// The Kafka error code of the answer; 0 when only observed.
@@ -101,7 +103,9 @@ impl RefusalRecord {
             &self.software,
             &self.address,
         ];
-        let optional = [&self.rule, &self.principal].into_iter().flatten();
+        let optional = [&self.rule, &self.member, &self.principal]
+            .into_iter()
+            .flatten();
         self.text.len() <= TEXT_BYTES
             && words
                 .into_iter()
@@ -114,7 +118,10 @@ impl RefusalRecord {
         for word in self.words() {
             cut(word, WORD_BYTES);
         }
-        for word in [&mut self.rule, &mut self.principal].into_iter().flatten() {
+        for word in [&mut self.rule, &mut self.member, &mut self.principal]
+            .into_iter()
+            .flatten()
+        {
             cut(word, WORD_BYTES);
         }
         self
@@ -197,6 +204,7 @@ pub(super) fn example() -> RefusalRecord {
         limit_bytes: 65_536,
         source: Source::Rule,
         rule: Some("orders".into()),
+        member: None,
         action: Action::Reject,
         error_code: 10,
         is_loop: false,
@@ -291,6 +299,7 @@ mod tests {
             text: long.clone(),
             topic: long.clone(),
             rule: Some(long.clone()),
+            member: Some(long.clone()),
             client_id: long.clone(),
             software: long.clone(),
             address: long.clone(),

@@ -4,13 +4,14 @@
 //! again, whoever still holds its handle.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::Serialize;
 
 use super::cells::{Counter, SizeHistogram, TimeHistogram};
 use super::kafka_names::error_name;
+use crate::inspect::LargestParts;
 use crate::policy::{Action, Codec, Gate, Source};
 
 /// The label of every topic (or software) beyond the bound.
@@ -54,6 +55,8 @@ pub struct TopicMetrics {
     pub fetch_stuck: Counter,
     codecs: [CodecMetrics; Codec::ALL.len()],
     near_limit: [Counter; Gate::ALL.len()],
+    /// By gate; only of key, value and headers, the other sizes have histograms.
+    largest_parts: [AtomicU64; Gate::ALL.len()],
     rare: Mutex<Rare>,
 }
 
@@ -101,6 +104,36 @@ pub struct LastSizes {
     pub record_bytes: Option<u64>,
     /// A record's estimate.
     pub estimate_bytes: Option<u64>,
+}
+
+/// The largest sizes of one topic since the start, refused ones left out; `None`: not measured yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LargestSizes {
+    /// Wire bytes of a batch.
+    pub batch_bytes: Option<u64>,
+    /// 61 + records after decompression.
+    pub uncompressed_bytes: Option<u64>,
+    /// A record.
+    pub record_bytes: Option<u64>,
+    /// A record's estimate.
+    pub estimate_bytes: Option<u64>,
+    /// A key.
+    pub key_bytes: Option<u64>,
+    /// A value.
+    pub value_bytes: Option<u64>,
+    /// All header names and values of a record.
+    pub headers_bytes: Option<u64>,
+}
+
+/// What was counted at one gate of one topic since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct GateCounts {
+    /// The gate.
+    pub gate: Gate,
+    /// Sizes within the limit, but near it.
+    pub near_limit: u64,
+    /// Sizes above the limit, refused or not.
+    pub violations: u64,
 }
 
 impl TopicMetrics {
@@ -154,7 +187,19 @@ impl TopicMetrics {
             .inc_by(uncompressed_bytes);
     }
 
-    /// A size above `near_limit` of a limit, but within it.
+    /// The largest parts of the records of one batch.
+    pub fn largest_parts(&self, largest: &LargestParts) {
+        for (gate, bytes) in [
+            (Gate::Key, largest.key_bytes),
+            (Gate::Value, largest.value_bytes),
+            (Gate::Headers, largest.headers_bytes),
+        ] {
+            self.largest_parts[gate as usize].fetch_max(bytes, Relaxed);
+        }
+    }
+
+    /// A size above `near_limit` of a limit, but within it. Of the gates inside a batch: at most once a batch, of the
+    /// batches whose records were measured.
     pub fn near_limit(&self, gate: Gate) {
         self.near_limit[gate as usize].inc();
     }
@@ -187,6 +232,43 @@ impl TopicMetrics {
             record_bytes: self.record_bytes.last(),
             estimate_bytes: self.estimate_bytes.last(),
         }
+    }
+
+    /// The largest sizes since the start.
+    pub fn largest_sizes(&self) -> LargestSizes {
+        let part = |gate: Gate| {
+            let bytes = self.largest_parts[gate as usize].load(Relaxed);
+            // Parts are known where records are, and a key may well be empty.
+            self.record_bytes.largest().map(|_| bytes)
+        };
+        LargestSizes {
+            batch_bytes: self.wire_bytes.largest(),
+            uncompressed_bytes: self.uncompressed_bytes.largest(),
+            record_bytes: self.record_bytes.largest(),
+            estimate_bytes: self.estimate_bytes.largest(),
+            key_bytes: part(Gate::Key),
+            value_bytes: part(Gate::Value),
+            headers_bytes: part(Gate::Headers),
+        }
+    }
+
+    /// The gates at which anything was near or above the limit.
+    pub fn gate_counts(&self) -> Vec<GateCounts> {
+        let violations = self.rare_now().violations;
+        let counts = |&gate: &Gate| GateCounts {
+            gate,
+            near_limit: self.near_limit_count(gate),
+            violations: violations
+                .iter()
+                .filter(|((of, ..), _)| *of == gate)
+                .map(|(_, count)| count)
+                .sum(),
+        };
+        Gate::ALL
+            .iter()
+            .map(counts)
+            .filter(|counts| counts.near_limit + counts.violations > 0)
+            .collect()
     }
 
     pub(super) fn near_limit_count(&self, gate: Gate) -> u64 {

@@ -9,7 +9,9 @@ mod messages;
 
 use super::{Malformed, Reason};
 
-pub use messages::{FETCH_ANSWER, FETCH_REQUEST, METADATA_TOPICS, PRODUCE_REQUEST, SHARE_FETCH_ANSWER};
+pub use messages::{
+    FETCH_ANSWER, FETCH_REQUEST, METADATA_TOPICS, PRODUCE_REQUEST, SHARE_FETCH_ANSWER,
+};
 
 /// What a field looks like.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use sizegate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordStream};
-use sizegate::codec::{Decoders, End, Output};
+use sizegate::codec::{Decoders, End, Output, scanned_bound};
 use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, inspect};
 use sizegate::policy::{Codec, Size};
 
@@ -34,7 +34,8 @@ fn each_batch(mut check: impl FnMut(&Expected, &[u8], &BatchHeader)) {
         .iter()
         .map(|e| (e.client.clone(), e.codec.clone()))
         .collect();
-    assert!(clients.len() >= 30, "{clients:?}");
+    // Ten clients in five codecs.
+    assert_eq!(clients.len(), 10 * 5, "{clients:?}");
     for expected in &index {
         let batch = fs::read(folder.join(&expected.file)).unwrap();
         let header = BatchHeader::read(&batch).unwrap();
@@ -198,6 +199,33 @@ fn limits_of_exactly_the_measured_sizes_pass_every_client_and_one_less_refuses()
                 "{}: {tight:?}",
                 expected.file
             );
+        }
+    });
+}
+
+#[test]
+fn what_every_client_compresses_is_bounded_to_the_byte_without_a_decode() {
+    let roomy = DeepLimits {
+        uncompressed_bytes: Some(4 << 20),
+        ..DeepLimits::NONE
+    };
+    each_batch(|expected, batch, header| {
+        let found = judge(batch, &roomy);
+        assert_eq!(found.finding, Finding::Within, "{}", expected.file);
+        assert_eq!(found.decoded_bytes, 0, "{}", expected.file);
+        let codec = header.codec().unwrap();
+        let records_bytes = expected.uncompressed_bytes - 61;
+        let scanned = scanned_bound(codec, &batch[BATCH_HEADER_BYTES..], records_bytes);
+        match codec {
+            Codec::Gzip | Codec::Lz4 => {
+                assert_eq!(
+                    scanned.map(|bound| bound.at_most),
+                    Some(records_bytes),
+                    "{}",
+                    expected.file
+                );
+            }
+            _ => assert_eq!(scanned, None),
         }
     });
 }

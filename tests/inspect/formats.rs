@@ -1,7 +1,9 @@
 //! The corners of each codec's format, read as Kafka reads them.
 
+use std::io::Write;
+
 use lz4_flex::frame::{BlockMode, BlockSize, FrameInfo};
-use sizegate::codec::DecodeError;
+use sizegate::codec::{DecodeError, scanned_bound};
 use sizegate::inspect::{DeepLimits, Finding, Undecodable};
 use sizegate::policy::{Codec, Size};
 
@@ -346,5 +348,77 @@ fn bytes_behind_a_zstd_frame_and_cut_frames_do_not_decode() {
             &frame[..frame.len() - cut],
             DecodeError::Truncated,
         );
+    }
+}
+
+/// Every kind of deflate block, and codes longer than a table shows: the symbols say as many bytes as come out.
+#[test]
+fn the_symbols_of_every_kind_of_gzip_member_say_what_comes_out() {
+    use flate2::Compression;
+    let skewed: Vec<u8> = (0..200_000u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761).leading_zeros() * 7) as u8)
+        .collect();
+    let contents = [
+        Vec::new(),
+        vec![7],
+        vec![0; 1_000_000],
+        text(1, 300_000),
+        noise(2, 200_000),
+        skewed,
+        [text(3, 40_000), noise(4, 40_000), vec![b'A'; 40_000]].concat(),
+        // Far more of some bytes than of others: codes of every length.
+        (0..16u32)
+            .flat_map(|n| vec![n as u8; 1 << n])
+            .rev()
+            .collect(),
+        (0..16u32)
+            .flat_map(|n| {
+                noise(u64::from(n), 1 << n)
+                    .into_iter()
+                    .map(move |b| b & (n as u8))
+            })
+            .collect(),
+    ];
+    for content in &contents {
+        for level in 0..=9 {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Compression::new(level));
+            // Flushed on the way: empty stored blocks between the others.
+            for piece in content.chunks(50_000) {
+                encoder.write_all(piece).unwrap();
+                encoder.flush().unwrap();
+            }
+            let payload = encoder.finish().unwrap();
+            let length = content.len() as u64;
+            let scanned = |ceiling| scanned_bound(Codec::Gzip, &payload, ceiling);
+            assert_eq!(
+                scanned(length).map(|bound| bound.at_most),
+                Some(length),
+                "level {level} of {length}"
+            );
+            if length > 0 {
+                assert_eq!(scanned(length - 1), None, "level {level} of {length}");
+            }
+            let two = [&payload[..], &gzip(content), b"\x09\x09\x01\0\0\0"].concat();
+            let bound = scanned_bound(Codec::Gzip, &two, 2 * length + 6 * 1032).unwrap();
+            assert!(bound.at_most >= 2 * length && !bound.is_exact, "{bound:?}");
+        }
+    }
+}
+
+#[test]
+fn a_gzip_member_that_hides_behind_another_or_before_rubbish_is_found_by_its_symbols() {
+    let bomb = gzip(&vec![0; 5_000_000]);
+    for payload in [
+        [gzip(b""), bomb.clone()].concat(),
+        [bomb.clone(), gzip(b"small")].concat(),
+        [
+            bomb.clone(),
+            b"rubbish that says it is small".to_vec(),
+            vec![5, 0, 0, 0],
+        ]
+        .concat(),
+    ] {
+        assert!(payload.len() < 6_000);
+        assert_eq!(scanned_bound(Codec::Gzip, &payload, 4 << 20), None);
     }
 }

@@ -48,7 +48,7 @@ fn an_uncompressed_batch_within_every_limit_by_its_header_is_not_walked() {
 
 #[test]
 fn ordinary_batches_in_the_default_profile_are_decided_without_a_decode() {
-    for codec in [Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+    for codec in COMPRESSED {
         for size in [16 * 1024, 64 * 1024, 1024 * 1024] {
             let content: Vec<_> = (0..size / 1024)
                 .map(|i| value(text(i as u64, 1_000)))
@@ -63,12 +63,44 @@ fn ordinary_batches_in_the_default_profile_are_decided_without_a_decode() {
 }
 
 #[test]
-fn a_gzip_batch_is_decided_by_its_bound_while_1032_times_its_size_is_within() {
+fn a_gzip_batch_is_decided_by_its_symbols_where_1032_times_its_size_is_too_much() {
     let small = batch(Codec::Gzip, &[value(text(1, 12_000))]);
     assert!(small.len() < 4_000, "{}", small.len());
-    assert_eq!(judge(&small, &UNCOMPRESSED_4_MIB).proof, Proof::Bound);
-    let large = batch(Codec::Gzip, &[value(text(1, 60_000))]);
-    assert_eq!(judge(&large, &UNCOMPRESSED_4_MIB).proof, Proof::Decode);
+    let found = judge(&small, &UNCOMPRESSED_4_MIB);
+    assert_eq!((found.proof, found.scanned_bytes), (Proof::Bound, 0));
+    let content = [value(text(1, 60_000))];
+    let large = batch(Codec::Gzip, &content);
+    assert!(large.len() > 8_000, "{}", large.len());
+    let found = judge(&large, &UNCOMPRESSED_4_MIB);
+    assert_eq!((found.proof, found.decoded_bytes), (Proof::Bound, 0));
+    let cost = 2 * (large.len() as u64 - 61);
+    assert_eq!(found.scanned_bytes, cost);
+    // What scanning costs counts, where little may be spent.
+    let little = Effort::VERDICT.decode_at_most(cost - 1);
+    assert_eq!(
+        look(&large, &UNCOMPRESSED_4_MIB, little).finding,
+        Finding::Unfinished
+    );
+    // As tight as can be: no rest to be estimated is left.
+    let exact = 61 + records(&content).len() as u64;
+    let limited_to = |bytes| {
+        judge(
+            &large,
+            &DeepLimits {
+                uncompressed_bytes: Some(bytes),
+                ..DeepLimits::NONE
+            },
+        )
+    };
+    let found = limited_to(exact);
+    assert_eq!(
+        (found.finding, found.proof),
+        (Finding::Within, Proof::Bound)
+    );
+    assert_eq!(found.uncompressed, Some(Size::Exact(exact)));
+    let found = limited_to(exact - 1);
+    assert!(matches!(found.finding, Finding::Over(_)), "{found:?}");
+    assert_eq!(found.proof, Proof::Decode);
 }
 
 #[test]

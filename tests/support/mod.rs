@@ -14,6 +14,7 @@ pub mod admin;
 pub mod batch;
 pub mod certs;
 pub mod client;
+pub mod command;
 pub mod http;
 pub mod inside;
 pub mod kafka;

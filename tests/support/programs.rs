@@ -153,6 +153,15 @@ impl Program {
         program
     }
 
+    /// A script of `tests/browser`, which drives a real Chromium.
+    pub fn browser(file: &str) -> Self {
+        let modules = script("browser-env.sh", &[]);
+        let mut program = Self::new(file, "node");
+        program.command.env("NODE_PATH", modules);
+        program.command.arg(repo().join("tests/browser").join(file));
+        program
+    }
+
     /// A program of `tests/clients/go`, by its folder.
     pub fn go(name: &str) -> Self {
         let binaries = script("go-clients.sh", &[]);

@@ -127,6 +127,13 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| format!("not {}", Interval::<0>::allowed()))
 }
 
+/// A size of the command line, as in the configuration, in bytes.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    Size::<1>::read(text)
+        .map(|size| size.0)
+        .map_err(|_| format!("not {}", Size::<1>::allowed()))
+}
+
 fn number_and_unit(text: &str) -> Result<(u64, &str), String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let number = &text[..text.len() - unit.len()];

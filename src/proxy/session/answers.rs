@@ -518,11 +518,7 @@ impl Session {
         let fetches = self.fetches.get_or_insert_default();
         let topics = &mut self.judge.topics;
         let context = (&*self.shared, &self.who, self.last_traffic);
-        walker.take_if(|walker| {
-            fetches
-                .read_answer(walker, body, topics, context)
-                .is_err()
-        });
+        walker.take_if(|walker| fetches.read_answer(walker, body, topics, context).is_err());
         self.to_client.push(chunk);
         if is_over {
             self.end_answer();

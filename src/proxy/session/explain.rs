@@ -8,7 +8,9 @@ use uuid::Uuid;
 
 use super::Session;
 use crate::cluster::{CompressionType, Lookup};
-use crate::policy::{Action, Blame, Codec, Gate, Limit, Place, Refusal, Size, Source, Violation};
+use crate::policy::{
+    Action, Blame, Codec, Gate, Limit, Place, Refusal, Size, Source, Violation, batch_of, grouped,
+};
 use crate::proxy::oversized::Oversized;
 use crate::proxy::report::printable;
 use crate::proxy::topics::TopicHandle;
@@ -148,69 +150,36 @@ impl Session {
 
     /// What the broker most likely means. Nothing where it need not be a size: code 87 says many things.
     fn explanation(&self, error_code: i16, sent: &Sent) -> Option<String> {
+        let (cause, remedy) = cause(error_code, sent)?;
         let Sent {
             topic,
             partition,
             wire_bytes,
-            codec: sent_codec,
+            codec,
             records,
+            uncompressed,
         } = sent;
-        let learned = topic.known.as_ref().and_then(|known| known.learned());
-        let codec = sent_codec.map_or("unknown", Codec::label);
-        let stored = match learned.and_then(|learned| learned.compression_type) {
-            Some(CompressionType::Stored(codec)) => Some(codec),
-            Some(CompressionType::Producer) | None => None,
-        };
-        let limit = topic.own();
-        let (cause, remedy) = match error_code {
-            INVALID_RECORD => {
-                let limit = learned?
-                    .max_decompressed_message_bytes
-                    .filter(|_| *sent_codec != Some(Codec::None))?;
-                (
-                    format!(
-                        "most likely one record is larger after decompression than max.decompressed.message.bytes ({})",
-                        limit.bytes
-                    ),
-                    "Send less in one record.",
-                )
-            }
-            RECORD_LIST_TOO_LARGE => (
-                "the batch does not fit into one segment (segment.bytes)".to_owned(),
-                "Send less in one record, or raise the topic's segment.bytes.",
+        let codec = codec.map_or("unknown", Codec::label);
+        let (unpacked, unpacked_tail) = match *uncompressed {
+            _ if codec == Codec::None.label() => Default::default(),
+            None => Default::default(),
+            Some(Size::Exact(bytes)) => (
+                format!(", {} unpacked", grouped(bytes)),
+                format!(" uncompressed_bytes={bytes}"),
             ),
-            _ if stored.is_some() && stored != *sent_codec => (
-                format!(
-                    "the topic stores batches with compression.type={}, and the rewritten batch is most likely larger than its max.message.bytes",
-                    stored.map_or("producer", Codec::label)
-                ),
-                "Send less in one record, or set compression.type=producer on the topic.",
+            Some(Size::AtLeast(bytes)) => (
+                format!(", at least {} unpacked", grouped(bytes)),
+                format!(" uncompressed_at_least_bytes={bytes}"),
             ),
-            _ => match limit {
-                Some(limit) if *wire_bytes > limit.value => (
-                    format!(
-                        "the limit there is {} by now (source={})",
-                        limit.value, limit.source
-                    ),
-                    "Send less in one record, or raise the topic's max.message.bytes.",
-                ),
-                Some(limit) => (
-                    format!(
-                        "that is within the {} sizegate read (source={}), so the limit has most likely just been lowered",
-                        limit.value, limit.source
-                    ),
-                    "Send less in one record, or raise the topic's max.message.bytes.",
-                ),
-                None => (
-                    "most likely the topic's max.message.bytes, which sizegate could not read"
-                        .to_owned(),
-                    "Send less in one record, or raise the topic's max.message.bytes.",
-                ),
-            },
         };
         Some(format!(
-            "sizegate let {}-{partition} pass, the broker refused it: a batch of {} records, {} bytes on the wire (codec={codec}); {cause}. {remedy} [refused_by=broker code={error_code} topic={} partition={partition} batch_bytes={} codec={codec} records={}]",
-            topic.name, records, wire_bytes, topic.name, wire_bytes, records
+            "sizegate let {}-{partition} pass, the broker refused it: {} is {} bytes on the wire (codec={codec}{unpacked}); \
+             {cause}. {remedy} [refused_by=broker code={error_code} topic={} partition={partition} \
+             batch_bytes={wire_bytes}{unpacked_tail} codec={codec} records={records}]",
+            topic.name,
+            batch_of(*records),
+            grouped(*wire_bytes),
+            topic.name,
         ))
     }
 
@@ -225,4 +194,75 @@ impl Session {
             }
         });
     }
+}
+
+/// The limit that a broker's refusal most likely means, and what to do about it; `None` where it need not be one.
+fn cause(error_code: i16, sent: &Sent) -> Option<(String, &'static str)> {
+    const RAISE: &str = "Send less in one record, or raise the topic's max.message.bytes.";
+    let topic = &sent.topic;
+    let learned = topic.known.as_ref().and_then(|known| known.learned());
+    if error_code == INVALID_RECORD {
+        let limit = learned?
+            .max_decompressed_message_bytes
+            .filter(|_| sent.codec != Some(Codec::None))?;
+        let cause = format!(
+            "most likely one record is larger after decompression than max.decompressed.message.bytes ({})",
+            grouped(limit.bytes)
+        );
+        return Some((cause, "Send less in one record."));
+    }
+    if error_code == RECORD_LIST_TOO_LARGE {
+        return Some((
+            "the batch does not fit into one segment (segment.bytes)".to_owned(),
+            "Send less in one record, or raise the topic's segment.bytes.",
+        ));
+    }
+    let limit = topic.own();
+    let stored = match learned.and_then(|learned| learned.compression_type) {
+        Some(CompressionType::Stored(codec)) => Some(codec),
+        Some(CompressionType::Producer) | None => None,
+    };
+    // A limit that this batch was over as it came explains it better than how it would have been stored.
+    let was_over = limit.is_some_and(|limit| sent.wire_bytes > limit.value);
+    if let Some(codec) = stored.filter(|codec| sent.codec != Some(*codec) && !was_over) {
+        return Some((
+            stored_too_large(codec, sent, limit.map(|limit| limit.value)),
+            "Send less in one record, or set compression.type=producer on the topic.",
+        ));
+    }
+    let cause = match limit {
+        Some(limit) if was_over => format!(
+            "the limit there is {} by now (source={})",
+            grouped(limit.value),
+            limit.source
+        ),
+        Some(limit) => format!(
+            "that is within the {} sizegate read (source={}), so the limit has most likely just been lowered",
+            grouped(limit.value),
+            limit.source
+        ),
+        None => {
+            "most likely the topic's max.message.bytes, which sizegate could not read".to_owned()
+        }
+    };
+    Some((cause, RAISE))
+}
+
+/// The topic rewrites batches, and judges what it stores.
+fn stored_too_large(codec: Codec, sent: &Sent, limit: Option<u64>) -> String {
+    let limit = match limit {
+        Some(limit) => format!("max.message.bytes of {}", grouped(limit)),
+        None => "max.message.bytes".to_owned(),
+    };
+    if codec != Codec::None {
+        return format!(
+            "the topic stores batches with compression.type={codec}, and the rewritten batch is most likely larger than \
+             its {limit}"
+        );
+    }
+    let size = match sent.uncompressed {
+        Some(Size::Exact(bytes)) => format!(": that is {} bytes, more than", grouped(bytes)),
+        _ => ", which is most likely more than".to_owned(),
+    };
+    format!("the topic stores batches unpacked (compression.type=uncompressed){size} its {limit}")
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::Measured;
 use crate::config::Decode;
-use crate::inspect::{DeepLimits, Effort, Inspection, Scratch, inspect};
-use crate::policy::{Codec, RecordAt, Size};
+use crate::inspect::{DeepLimits, Effort, Inspection, Scratch, Sizes, inspect};
+use crate::policy::{Codec, Gate, Size};
 use crate::telemetry::Metrics;
 
 /// One two-hundredth of a worker's time.
@@ -60,23 +60,14 @@ impl Sampler {
     }
 }
 
-/// What a sample found.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sampled {
-    /// 61 + records after decompression.
-    pub uncompressed: Option<Size>,
-    /// The largest record, where all were measured.
-    pub largest: Option<RecordAt>,
-}
-
 /// Counts the sizes inside a batch that passed: always, never, or as often as its share of time allows.
 pub(super) fn sample(
-    measured: &Measured,
+    measured: &mut Measured,
     batch: &[u8],
     decode: Decode,
     metrics: &Metrics,
-    now: Instant,
-) -> Sampled {
+    (now, is_within): (Instant, bool),
+) {
     let may_sample = match decode {
         Decode::Always => true,
         Decode::WhenNeeded => SAMPLER.with_borrow_mut(|sampler| sampler.may_sample(now)),
@@ -87,7 +78,7 @@ pub(super) fn sample(
         .codec
         .filter(|_| may_sample && measured.header.magic == 2)
     else {
-        return Sampled::default();
+        return;
     };
     let most = if decode == Decode::Always {
         u64::MAX
@@ -109,6 +100,7 @@ pub(super) fn sample(
                 .metrics
                 .estimate_bytes
                 .observe_tally(&scratch.sizes().estimate_bytes);
+            compare(measured, &inspection, scratch.sizes(), is_within);
         }
         inspection
     });
@@ -121,12 +113,30 @@ pub(super) fn sample(
         metrics.inspection("sampled", codec);
         metrics.inspection_seconds(codec).observe(took);
     }
+    // Should the broker refuse it, its text says what was seen.
+    measured.facts.uncompressed = measured.facts.uncompressed.or(inspection.uncompressed);
     if let Some(Size::Exact(bytes)) = inspection.uncompressed {
         measured.topic.metrics.uncompressed(codec, bytes);
     }
-    Sampled {
-        uncompressed: inspection.uncompressed,
-        largest: inspection.largest,
+}
+
+/// How near what was measured of a batch comes to the limits inside it.
+fn compare(measured: &Measured, inspection: &Inspection, sizes: &Sizes, is_within: bool) {
+    let topic = &measured.topic;
+    topic.metrics.largest_parts(&sizes.largest);
+    for limit in topic.policy.inside_limits() {
+        let largest = match limit.gate {
+            Gate::Record => sizes.record_bytes.largest_bytes(),
+            Gate::Estimate => sizes.estimate_bytes.largest_bytes(),
+            Gate::Key => sizes.largest.key_bytes,
+            Gate::Value => sizes.largest.value_bytes,
+            Gate::Headers => sizes.largest.headers_bytes,
+            Gate::Uncompressed => inspection.uncompressed.map_or(0, Size::bytes),
+            Gate::Batch | Gate::Ratio | Gate::Frame => continue,
+        };
+        if is_within && topic.policy.is_near(largest, limit.value) {
+            topic.metrics.near_limit(limit.gate);
+        }
     }
 }
 

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::measure::{Sampled, look_inside, sample};
+use super::measure::{look_inside, sample};
 use super::{
     INVALID_RECORD, Judge, MESSAGE_TOO_LARGE, Measured, Outcome, Refused, Sent, Verdict, Weighed,
 };
 use crate::batch::BatchHeader;
 use crate::policy::{
-    self, Action, Arrival, BatchFacts, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Size,
-    Violation,
+    self, Action, Arrival, BatchFacts, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Violation,
 };
 use crate::proxy::ClientInfo;
 use crate::proxy::topics::TopicHandle;
@@ -56,9 +55,8 @@ impl Judge {
             }
             let result = match outcome {
                 Outcome::Pass | Outcome::SpoilsRequest => None,
-                Outcome::Within(measured) => {
-                    let sampled = self.count(&measured, batch, now);
-                    self.count_near(&measured, &sampled);
+                Outcome::Within(mut measured) => {
+                    self.count(&mut measured, batch, now, true);
                     measured.topic.metrics.forwarded.inc();
                     verdict.sent.push(measured.sent(partition));
                     None
@@ -66,7 +64,7 @@ impl Judge {
                 Outcome::Over(mut measured, violation)
                     if measured.topic.policy.action == Action::Observe =>
                 {
-                    self.count(&measured, batch, now);
+                    self.count(&mut measured, batch, now, false);
                     look_inside(&mut measured, batch);
                     self.observe(&measured, violation, partition, client);
                     verdict.sent.push(measured.sent(partition));
@@ -120,17 +118,16 @@ impl Judge {
             .to_vec()
     }
 
-    /// Counts what was measured of a batch that goes on to the broker. Returns what a sample of it found.
-    fn count(&self, measured: &Measured, batch: &[u8], now: Instant) -> Sampled {
+    /// Counts what was measured of a batch that goes on to the broker.
+    /// Nothing is near a limit in a batch that is not within all of them: enforcing, it would not be looked at.
+    fn count(&self, measured: &mut Measured, batch: &[u8], now: Instant, is_within: bool) {
         let Measured {
             topic,
             header,
             facts,
             proof,
-        } = measured;
-        let Some(codec) = facts.codec else {
-            return Sampled::default();
-        };
+        } = &*measured;
+        let Some(codec) = facts.codec else { return };
         topic.metrics.batch(
             codec,
             facts.wire_bytes,
@@ -139,39 +136,19 @@ impl Judge {
         if let Some(proof) = proof {
             self.shared.metrics.inspection(proof.label(), codec);
         }
+        let batch_limit = topic.policy.batch_limit_bytes(topic.learned());
+        if is_within
+            && batch_limit.is_some_and(|limit| topic.policy.is_near(facts.wire_bytes, limit))
+        {
+            topic.metrics.near_limit(Gate::Batch);
+        }
         sample(
             measured,
             batch,
             self.shared.decode(),
             &self.shared.metrics,
-            now,
-        )
-    }
-
-    /// Sizes within a limit and near it, where they are known.
-    fn count_near(&self, measured: &Measured, sampled: &Sampled) {
-        let Measured { topic, facts, .. } = measured;
-        let near = |gate, size: Option<u64>, limit: Option<u64>| {
-            if let (Some(size), Some(limit)) = (size, limit)
-                && topic.policy.is_near(size, limit)
-            {
-                topic.metrics.near_limit(gate);
-            }
-        };
-        let batch_limit = topic.policy.batch_limit_bytes(topic.learned());
-        near(Gate::Batch, Some(facts.wire_bytes), batch_limit);
-        let inside = &topic.policy.inside;
-        if inside.is_none() {
-            return;
-        }
-        let uncompressed = match facts.uncompressed.or(sampled.uncompressed) {
-            Some(Size::Exact(bytes)) => Some(bytes),
-            Some(Size::AtLeast(_)) | None => None,
-        };
-        near(Gate::Uncompressed, uncompressed, inside.uncompressed_bytes);
-        let largest = facts.largest.or(sampled.largest);
-        let record_bytes = largest.map(|largest| largest.record_bytes);
-        near(Gate::Record, record_bytes, inside.record_bytes);
+            (now, is_within),
+        );
     }
 
     fn refuse(
@@ -261,6 +238,7 @@ impl Measured {
             wire_bytes,
             codec,
             records,
+            uncompressed,
             ..
         } = facts;
         Sent {
@@ -269,6 +247,7 @@ impl Measured {
             wire_bytes,
             codec,
             records,
+            uncompressed,
         }
     }
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::measure::with_scratch;
 use super::{Asked, Measured, Outcome, TopicHandle};
-use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, LargestMessage, largest_message};
+use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, largest_message};
 use crate::config::Decode;
-use crate::inspect::{DeepLimits, Effort, Finding, Inspection, inspect};
+use crate::inspect::{
+    DeepLimits, Effort, Finding, Inspection, Scratch, inspect, inspect_message_set,
+};
 use crate::policy::{BatchFacts, Codec, Size};
 use crate::wire::produce::Layout;
 
@@ -45,13 +47,27 @@ pub fn inspect_long(frame: &[u8], decodes: &[LongDecode]) -> Inspected {
     let inspect_one = |decode: &LongDecode| {
         let records = frame.get(decode.records.clone())?;
         let effort = Effort::VERDICT.decode_at_most(left);
-        let inspection = with_scratch(|scratch| {
-            inspect(&decode.header, records, &decode.limits, effort, scratch)
-        });
-        left = left.saturating_sub(inspection.decoded_bytes);
+        let inspection =
+            with_scratch(|scratch| look(&decode.header, records, &decode.limits, effort, scratch));
+        left = left.saturating_sub(inspection.spent_bytes());
         Some((decode.partition_entry, inspection))
     };
     decodes.iter().filter_map(inspect_one).collect()
+}
+
+/// Inspects a batch, or an old message set where the header only stands for one.
+fn look(
+    header: &BatchHeader,
+    records: &[u8],
+    limits: &DeepLimits,
+    effort: Effort,
+    scratch: &mut Scratch,
+) -> Inspection {
+    if header.magic < 2 {
+        inspect_message_set(records, limits, effort, scratch)
+    } else {
+        inspect(header, records, limits, effort, scratch)
+    }
 }
 
 /// The scales for the partitions of one request.
@@ -97,7 +113,7 @@ impl<'a> Scales<'a> {
     ) -> Outcome {
         let bytes = self.frame.get(records.clone()).unwrap_or_default();
         if self.layout.version < FIRST_BATCH_VERSION {
-            return weigh_message_set(topic, bytes);
+            return self.weigh_message_set(topic, partition_entry, records, bytes);
         }
         let Ok(header) = BatchHeader::read(bytes) else {
             return Outcome::Pass;
@@ -108,18 +124,51 @@ impl<'a> Scales<'a> {
         if !is_judged_by_size(self.layout, &header, bytes) {
             return Outcome::Pass;
         }
-        let mut measured = Measured {
-            topic: Arc::clone(topic),
-            header,
-            facts: facts(&header),
-            proof: None,
-        };
-        if let Some(violation) = topic
+        let measured = Measured::new(topic, header);
+        match topic
             .policy
             .judge_batch(&measured.facts, self.asked.learned(topic))
         {
-            return Outcome::Over(measured, violation);
+            Some(violation) => Outcome::Over(measured, violation),
+            None => self.weigh_inside(measured, partition_entry, records, bytes),
         }
+    }
+
+    /// Weighs what Produce carried before version 3. Kafka 4 closes on it, older brokers judge each message by their
+    /// own limit; so it is passed on where no rule forbids it. What a rule forbids is refused by its code: these
+    /// versions have no room for a text.
+    fn weigh_message_set(
+        &mut self,
+        topic: &Arc<TopicHandle>,
+        partition_entry: usize,
+        records: Range<usize>,
+        bytes: &[u8],
+    ) -> Outcome {
+        let Ok((largest, count)) = largest_message(bytes) else {
+            return Outcome::Pass;
+        };
+        let header =
+            BatchHeader::of_message(largest.wire_bytes(), largest.crc, largest.attributes, count);
+        let mut measured = Measured::new(topic, header);
+        if measured.facts.codec != Some(Codec::None) {
+            // How many records it wraps is not said.
+            measured.facts.records = 0;
+        }
+        match topic.policy.judge_batch(&measured.facts, None) {
+            Some(violation) => Outcome::Over(measured, violation),
+            None => self.weigh_inside(measured, partition_entry, records, bytes),
+        }
+    }
+
+    /// Climbs the ladder where a limit lies inside the batch.
+    fn weigh_inside(
+        &mut self,
+        mut measured: Measured,
+        partition_entry: usize,
+        records: Range<usize>,
+        bytes: &[u8],
+    ) -> Outcome {
+        let (topic, header) = (Arc::clone(&measured.topic), measured.header);
         if topic.policy.inside.is_none() {
             return Outcome::Within(measured);
         }
@@ -129,7 +178,7 @@ impl<'a> Scales<'a> {
             .ok()
             .and_then(|at| inspected.get(at))
             .map(|(_, inspection)| *inspection);
-        let inspection = known.unwrap_or_else(|| self.inspect(topic, &header, bytes));
+        let inspection = known.unwrap_or_else(|| self.inspect(&topic, &header, bytes));
         measured.proof = Some(inspection.proof);
         measured.facts.uncompressed = inspection.uncompressed.or(measured.facts.uncompressed);
         measured.facts.largest = inspection.largest;
@@ -167,35 +216,20 @@ impl<'a> Scales<'a> {
             self.decode_left
         };
         let effort = Effort::VERDICT.decode_at_most(most);
-        let inspection = with_scratch(|scratch| inspect(header, bytes, limits, effort, scratch));
-        self.decode_left = self.decode_left.saturating_sub(inspection.decoded_bytes);
+        let inspection = with_scratch(|scratch| look(header, bytes, limits, effort, scratch));
+        self.decode_left = self.decode_left.saturating_sub(inspection.spent_bytes());
         inspection
     }
 }
 
-/// Weighs what Produce carried before version 3. Kafka 4 closes on it, older brokers judge it by their own limit;
-/// so it is passed on where no rule forbids it, and cannot be answered where one does. Its messages are not looked
-/// into: a limit inside forbids it.
-fn weigh_message_set(topic: &Arc<TopicHandle>, records: &[u8]) -> Outcome {
-    let Ok(LargestMessage {
-        wire_bytes,
-        attributes,
-        messages,
-    }) = largest_message(records)
-    else {
-        return Outcome::Pass;
-    };
-    let header = BatchHeader::of_message(wire_bytes, attributes, messages);
-    let measured = Measured {
-        topic: Arc::clone(topic),
-        header,
-        facts: facts(&header),
-        proof: None,
-    };
-    let by_rule = topic.policy.judge_batch(&measured.facts, None);
-    match by_rule.or_else(|| topic.policy.unreadable("old_message_format")) {
-        Some(violation) => Outcome::Over(measured, violation),
-        None => Outcome::Within(measured),
+impl Measured {
+    fn new(topic: &Arc<TopicHandle>, header: BatchHeader) -> Self {
+        Self {
+            topic: Arc::clone(topic),
+            header,
+            facts: facts(&header),
+            proof: None,
+        }
     }
 }
 

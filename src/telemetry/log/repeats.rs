@@ -165,6 +165,7 @@ fn write(refusal: &RefusalRecord) {
         limit_bytes = refusal.limit_bytes,
         source = refusal.source.label(),
         rule = refusal.rule.as_deref(),
+        member = refusal.member.as_deref(),
         action = refusal.action.label(),
         error_code = refusal.error_code,
         is_loop = refusal.is_loop.then_some(true),

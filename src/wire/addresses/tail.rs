@@ -3,7 +3,7 @@
 //! Where the answer's length has left already, the tail keeps its length.
 
 use super::{AddressBook, Copier, NODE_ENDPOINTS_TAG, endpoints, rewrite_endpoint_tags};
-use crate::wire::{Malformed, Reader, Writer};
+use crate::wire::{Malformed, Reader, Reason, Writer};
 
 /// What the tail of a streamed answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,27 +139,49 @@ fn pad_tags(tail: &[u8], kind: TailKind, missing: usize) -> Result<Vec<u8>, Malf
     }
     let tags_at = r.rest();
     let count = r.unsigned_varint("tags")?;
-    match missing {
-        0 => w.raw(tags_at),
+    let fields = r.rest();
+    let count_bytes = tags_at.len().saturating_sub(fields.len());
+    let more = count.saturating_add(1);
+    // One field more may make the count itself longer.
+    let growth = varint_bytes(more).saturating_sub(count_bytes);
+    match missing.saturating_sub(growth) {
+        _ if missing == 0 => w.raw(tags_at),
         // Too little for a field: a varint may be written longer than it need be.
-        1 => {
-            w.raw(&[
-                (count & 0x7f) as u8 | 0x80,
-                (count.wrapping_shr(7) & 0x7f) as u8,
-            ]);
-            w.raw(r.rest());
+        ..=1 => {
+            varint_of_bytes(&mut w, count, count_bytes.saturating_add(missing))?;
+            w.raw(fields);
         }
-        _ => {
-            w.unsigned_varint(count.saturating_add(1));
-            let fields = r.rest();
+        filled => {
+            varint_of_bytes(&mut w, more, count_bytes.saturating_add(growth))?;
             let end = fields.len().saturating_sub(behind_tags(fields, count)?);
             w.raw(fields.get(..end).unwrap_or_default());
             w.unsigned_varint(FILLING_TAG);
-            filling(&mut w, missing.saturating_sub(1));
+            filling(&mut w, filled.saturating_sub(1));
             w.raw(fields.get(end..).unwrap_or_default());
         }
     }
     Ok(w.into_part())
+}
+
+/// Bytes of the shortest varint for a number.
+const fn varint_bytes(n: u32) -> usize {
+    let bits = 32u32.saturating_sub((n | 1).leading_zeros());
+    bits.div_ceil(7) as usize
+}
+
+/// A varint of so many bytes, five at most.
+fn varint_of_bytes(w: &mut Writer, n: u32, bytes: usize) -> Result<(), Malformed> {
+    if bytes > 5 {
+        return Err(Malformed::new("tags", Reason::InvalidValue));
+    }
+    let last = bytes.saturating_sub(1);
+    let mut rest = n;
+    for at in 0..bytes {
+        let goes_on = if at < last { 0x80 } else { 0 };
+        w.raw(&[(rest & 0x7f) as u8 | goes_on]);
+        rest = rest.wrapping_shr(7);
+    }
+    Ok(())
 }
 
 /// Bytes behind `count` tagged fields.
@@ -187,4 +209,58 @@ fn filling(w: &mut Writer, bytes: usize) {
     }
     w.raw(&[zeros.wrapping_shr(28) as u8]);
     w.raw(&vec![0; zeros as usize]);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::arithmetic_side_effects)]
+mod tests {
+    use super::*;
+
+    struct Book(usize);
+
+    impl AddressBook for Book {
+        fn address(&self, _: i32) -> (Vec<u8>, i32) {
+            (vec![b'h'; self.0], 19093)
+        }
+
+        fn learn(&self, _: i32, _: &[u8], _: i32) {}
+    }
+
+    /// Tagged fields: `others` that nobody knows, and one broker's address.
+    fn tail(others: u32) -> Vec<u8> {
+        let mut w = Writer::part();
+        w.unsigned_varint(others + 1);
+        let mut endpoints = Writer::part();
+        endpoints.count(true, 1);
+        endpoints.int32(1);
+        endpoints.raw(&[7]);
+        endpoints.raw(b"broker");
+        endpoints.int32(9092);
+        // No rack, no tags.
+        endpoints.raw(&[0, 0]);
+        let endpoints = endpoints.into_part();
+        w.unsigned_varint(NODE_ENDPOINTS_TAG);
+        w.unsigned_varint(endpoints.len() as u32);
+        w.raw(&endpoints);
+        for tag in 0..others {
+            w.unsigned_varint(tag + 1);
+            w.unsigned_varint(0);
+        }
+        w.into_part()
+    }
+
+    #[test]
+    fn a_tail_keeps_its_length_whatever_the_number_of_its_fields_and_the_length_of_its_addresses() {
+        for others in [0, 1, 125, 126, 127, 128, 129, 300] {
+            for host_bytes in 0..40 {
+                let tail = tail(others);
+                let made = rewrite_tail_in_place(&tail, TailKind::Fetch, &Book(host_bytes));
+                let made = made.unwrap();
+                assert_eq!(made.len(), tail.len(), "{others} and {host_bytes}");
+                let r = &mut Reader::new(&made);
+                r.skip_tags("tags").unwrap();
+                assert_eq!(r.remaining(), 0, "{others} and {host_bytes}");
+            }
+        }
+    }
 }

@@ -1,0 +1,86 @@
+// The last 1,000 refusals: the whole text as the client got it (many clients show none of it), and who sent it.
+
+import { el, link, linked } from "./dom.js";
+import { GATES, ago, clock, count, errorText, number } from "./words.js";
+
+export const label = "Refusals";
+export const title = () => "Refusals";
+export const asks = () => ({ refusals: "/api/v1/refusals" });
+
+const PAGE = 25;
+
+export function toolbar(params, choose) {
+  const topic = el("input", { id: "topic", type: "search", value: params.get("topic") ?? "", autocomplete: "off", spellcheck: "false" });
+  topic.addEventListener("input", () => choose({ topic: topic.value.trim(), shown: null }));
+  const chosen = params.get("gate") ?? "";
+  const gate = el("select", { id: "gate" },
+    el("option", { value: "" }, "every gate"),
+    Object.keys(GATES).map((name) => el("option", { value: name, selected: name === chosen }, name)));
+  gate.addEventListener("change", () => choose({ gate: gate.value, shown: null }));
+  return el("div", { class: "toolbar", role: "search", "aria-label": "Refusals" },
+    el("p", { class: "wide" }, el("label", { for: "topic" }, "Topic, client, software or id"), topic),
+    el("p", {}, el("label", { for: "gate" }, "Gate"), gate));
+}
+
+export function follow(params) {
+  for (const key of ["topic", "gate"]) {
+    const field = document.getElementById(key);
+    if (field && field !== document.activeElement) field.value = params.get(key) ?? "";
+  }
+}
+
+export function body({ refusals: { refusals } }, { params }) {
+  const words = (params.get("topic") ?? "").toLowerCase();
+  const gate = params.get("gate") ?? "";
+  const found = refusals.filter((refusal) => (!gate || refusal.gate === gate) && (!words || speaksOf(refusal, words)));
+  const shown = Math.max(PAGE, Number(params.get("shown")) || PAGE);
+  const more = new URLSearchParams(params);
+  more.set("shown", shown + 50);
+  return [
+    el("p", { role: "status", class: "quiet" },
+      found.length === refusals.length ? count(found.length, "refusal") : `${number(found.length)} of ${count(refusals.length, "refusal")}`,
+      ", newest first"),
+    found.length
+      ? el("ol", { class: "refusals" }, found.slice(0, shown).map(entry))
+      : el("p", { class: "empty" }, refusals.length ? "No refusal matches." : "Nothing was refused since the start."),
+    found.length > shown ? el("p", {}, link(`refusals?${more}`, { class: "button" }, "Show more")) : null,
+  ];
+}
+
+const speaksOf = (refusal, words) =>
+  [refusal.topic, refusal.client_id, refusal.software, refusal.address, refusal.principal ?? "", refusal.id]
+    .some((field) => field.toLowerCase().includes(words));
+
+/** One refusal. */
+export function entry(refusal) {
+  const { sentence, advice, tail } = parts(refusal.text);
+  const at = new Date(refusal.at);
+  return el("li", { "data-key": refusal.id }, el("article", { "aria-label": `Refusal ${refusal.id}` },
+    el("p", { class: "head" },
+      el("span", { class: `chip ${refusal.action === "reject" ? "over" : "near"}` }, refusal.gate),
+      link(`topics/${encodeURIComponent(refusal.topic)}`, { class: "name" }, refusal.topic, `-${refusal.partition}`),
+      el("span", { class: "measure" },
+        refusal.at_least ? "at least " : "", el("strong", {}, number(refusal.size_bytes)), ` of ${number(refusal.limit_bytes)}`),
+      el("time", { datetime: refusal.at, title: refusal.at, class: "quiet" }, `${clock(refusal.at)}, ${ago((Date.now() - at) / 1000)}`)),
+    el("p", { class: "text" }, sentence),
+    advice ? el("p", { class: "advice" }, linked(advice)) : null,
+    tail ? el("p", { class: "tail" }, tail) : null,
+    el("dl", { class: "who" },
+      fact("client id", refusal.client_id || "none"),
+      fact("software", refusal.software || "does not say"),
+      fact("from", refusal.address),
+      refusal.principal ? fact("principal", refusal.principal) : null,
+      refusal.member ? fact("kept for", refusal.member) : null,
+      fact("answer", refusal.action === "reject" ? errorText(refusal.error_code) : "observed only: forwarded"),
+      refusal.is_loop ? fact("loop", "sent again and again; ended") : null)));
+}
+
+const fact = (name, value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
+
+/** What was measured, what to do about it, and the tail in brackets: the whole text, in three paragraphs. */
+function parts(text) {
+  const at = text.lastIndexOf(" [gate=");
+  const [words, tail] = at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
+  const end = words.indexOf(". ");
+  return end < 0 ? { sentence: words, advice: "", tail } : { sentence: words.slice(0, end + 1), advice: words.slice(end + 2), tail };
+}

@@ -1,0 +1,70 @@
+// The process at a glance: one line, and what someone should look at. Screen readers are told of the latter as it
+// changes, not of the former: it changes all the time.
+
+import { el, link } from "./dom.js";
+import { ago, clock, count, number, size } from "./words.js";
+import { misaligned } from "./families.js";
+import { stuck, suspects } from "./lingering.js";
+
+export function summary({ status, failed }) {
+  if (!status) return [el("strong", { class: "bad" }, "No answer"), `: ${failed?.message ?? "no connection"}`];
+  const isReady = status.why_not_ready.length === 0;
+  const { control_plane: plane } = status;
+  const facts = [
+    count(status.connections, "client connection"),
+    `${count(plane.topics, "topic")} on ${count(plane.brokers, "broker")}`,
+    plane.limits_age_seconds === null ? "limits not read yet" : `limits read ${ago(plane.limits_age_seconds)}`,
+    `${size(status.held_bytes)} of ${size(status.memory_budget_bytes)} held`,
+  ];
+  return [
+    el("strong", { class: isReady ? "good" : "bad" }, isReady ? "Ready" : "Not ready"),
+    facts.map((fact) => [el("span", { class: "dot", "aria-hidden": "true" }, " · "), el("span", { class: "hidden" }, ", "), fact]),
+  ];
+}
+
+/** List items, the worst first. */
+export function attention(state) {
+  const { status } = state;
+  const items = [];
+  const add = (kind, ...what) => items.push(el("li", { class: kind }, ...what));
+  if (!status) {
+    add("over", el("strong", {}, "sizegate does not answer. "), "What stands below is what it said last.");
+    return items;
+  }
+  for (const why of status.why_not_ready) add("over", el("strong", {}, "Not ready: "), why);
+  const { control_plane: plane, reload } = status;
+  if (!plane.is_up) {
+    add("over", el("strong", {}, "Topics and limits cannot be read. "),
+      plane.error ? `${plane.error}. ` : "", "Rules hold; limits of topics are judged by the brokers.");
+  }
+  if (reload?.error) {
+    add("over", el("strong", {}, "The changed configuration has a mistake"),
+      ` (read at ${clock(reload.at)}); the last good one stays in force.`, el("pre", {}, reload.error));
+  }
+  if (reload?.needs_restart.length) {
+    add("near", el("strong", {}, "Changed, but in force only after a restart: "), reload.needs_restart.join(", "));
+  }
+  if (plane.missing_rights) add("near", el("strong", {}, "Rights are missing. "), plane.missing_rights);
+  const gaps = misaligned(state.families);
+  if (gaps.length) {
+    state.badges.families = { kind: "near", text: number(gaps.length), words: "misaligned" };
+    add("near", el("strong", {}, `${count(gaps.length, "family member")} cannot take what the main topic takes. `),
+      link("families", {}, "Families"));
+  }
+  const waiting = suspects(state.lingering);
+  if (waiting.length) {
+    state.badges.lingering = { kind: "near", text: number(waiting.length), words: "suspected" };
+    add("near", el("strong", {}, `${count(waiting.length, "producer")} let large records wait. `), link("lingering", {}, "Lingering"));
+  }
+  const held = stuck(state.lingering);
+  if (held.length) {
+    state.badges.lingering = { kind: "over", text: number(held.length + waiting.length), words: "stuck or suspected" };
+    add("over", el("strong", {}, `${count(held.length, "consumer")} stuck behind a large batch. `), link("lingering", {}, "Lingering"));
+  }
+  if (status.memory_waits > 0) {
+    add("near", el("strong", {}, `Connections waited for memory ${count(status.memory_waits, "time")} `),
+      "since the start: see memory.budget.");
+  }
+  // A stable sort: what is broken before what will be.
+  return items.sort((a, b) => Number(b.className === "over") - Number(a.className === "over"));
+}

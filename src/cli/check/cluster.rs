@@ -1,0 +1,167 @@
+//! `sizegate check --cluster`: the configuration against the live cluster. No proxy is needed, so it runs in a
+//! pipeline.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::{FailOn, Output};
+use crate::cli::{FAILED, FINDINGS, FINE, print, with_cluster};
+use crate::cluster::{Cluster, Wanted};
+use crate::config::{Config, TopicPattern};
+use crate::findings::{ClusterFacts, Commands, Comparison, Finding, Severity, Unseen, Value, find};
+use crate::policy::grouped;
+
+/// Topics of one finding that are named; the rest are counted.
+const NAMED: usize = 5;
+
+/// Compares, and prints what was found.
+pub(super) fn run(config: &Config, fail_on: FailOn, output: Output) -> ExitCode {
+    let names = names(config);
+    let found = with_cluster(config, async |cluster: &Cluster, commands: &Commands| {
+        let survey = cluster.survey(Wanted::All(&names), commands).await;
+        survey.map_err(|error| error.to_string())
+    });
+    let found = found.and_then(|facts| {
+        let comparison = Comparison::new(config, &facts)?;
+        Ok((find(&comparison), facts))
+    });
+    let (findings, facts) = match found {
+        Ok(found) => found,
+        Err(error) => {
+            let text = format!("the cluster could not be read: {error}");
+            match output {
+                Output::Table => eprintln!("sizegate: {text}"),
+                Output::Json => print(&format!("{:#}\n", json!({"ok": false, "error": text}))),
+            }
+            return ExitCode::from(FAILED);
+        }
+    };
+    let fails = |finding: &Finding| match fail_on {
+        FailOn::Warning => true,
+        FailOn::Error => finding.severity == Severity::Error,
+    };
+    // A pipeline must not be green on what nobody looked at.
+    let exit = if !facts.unseen.is_empty() {
+        FAILED
+    } else if findings.iter().any(fails) {
+        FINDINGS
+    } else {
+        FINE
+    };
+    match output {
+        Output::Table => print(&text(config, &facts, &findings)),
+        Output::Json => print(&format!("{:#}\n", as_json(config, &facts, &findings, exit))),
+    }
+    ExitCode::from(exit)
+}
+
+/// Topics that the configuration names exactly: hidden ones are told apart from absent ones.
+fn names(config: &Config) -> Vec<String> {
+    let rules = config.rules.iter().flat_map(|rule| &rule.topics);
+    let families = config.families.members.iter().flat_map(|family| {
+        std::iter::once(&family.main)
+            .chain(&family.retry)
+            .chain(&family.dead_letter)
+    });
+    let names = rules.chain(families).filter_map(|pattern| match pattern {
+        TopicPattern::Exact(name) if !name.contains('{') => Some(name.clone()),
+        _ => None,
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn as_json(
+    config: &Config,
+    facts: &ClusterFacts,
+    findings: &[Finding],
+    exit: u8,
+) -> serde_json::Value {
+    let brokers: Vec<i32> = facts.brokers.iter().map(|broker| broker.node_id).collect();
+    json!({
+        "ok": exit == FINE,
+        "mistakes": [],
+        "advice": config.advice(),
+        "cluster": {"brokers": brokers, "topics": facts.topics.len()},
+        "findings": findings,
+        "unseen": facts.unseen,
+    })
+}
+
+fn text(config: &Config, facts: &ClusterFacts, findings: &[Finding]) -> String {
+    let mut text = String::new();
+    let errors = count(findings, Severity::Error);
+    let warnings = count(findings, Severity::Warning);
+    for finding in findings {
+        one(finding, &mut text);
+    }
+    for advice in config.advice() {
+        let _ = writeln!(text, "advice: {advice}\n");
+    }
+    for Unseen { what, grant } in &facts.unseen {
+        let _ = writeln!(text, "not seen: {what}");
+        if let Some(grant) = grant {
+            let _ = writeln!(text, "  grant  {grant}");
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(
+        text,
+        "{} and {} looked at: {}, {}.",
+        plural(facts.topics.len(), "topic"),
+        plural(facts.brokers.len(), "broker"),
+        plural(errors, "error"),
+        plural(warnings, "warning"),
+    );
+    text
+}
+
+fn count(findings: &[Finding], severity: Severity) -> usize {
+    let of = findings
+        .iter()
+        .filter(|finding| finding.severity == severity);
+    of.count()
+}
+
+fn plural(count: usize, what: &str) -> String {
+    let end = if count == 1 { "" } else { "s" };
+    format!("{} {what}{end}", grouped(count as u64))
+}
+
+fn one(finding: &Finding, text: &mut String) {
+    let named: Vec<&str> = finding
+        .topics
+        .iter()
+        .take(NAMED)
+        .map(String::as_str)
+        .collect();
+    let more = finding.topics.len().saturating_sub(NAMED);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    let _ = writeln!(
+        text,
+        "{:<8}{}  {}{more}",
+        finding.severity.label(),
+        finding.rule,
+        named.join(" ")
+    );
+    for value in &finding.values {
+        let _ = writeln!(text, "  value  {}", one_value(value));
+    }
+    let _ = writeln!(text, "  why    {}\n  fix    {}\n", finding.why, finding.fix);
+}
+
+fn one_value(value: &Value) -> String {
+    let number = match value.value.as_u64() {
+        Some(bytes) => grouped(bytes),
+        None => value.value.as_str().unwrap_or_default().to_owned(),
+    };
+    format!("{}: {} = {number} ({})", value.of, value.key, value.source)
+}

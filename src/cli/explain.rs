@@ -1,0 +1,154 @@
+//! `sizegate explain`: which limits a topic has, and who would refuse a record of given sizes.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::check::Output;
+use super::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, print, print_mistakes};
+use crate::cluster::{Cluster, Wanted};
+use crate::config::Config;
+use crate::explain::{Explanation, Ground, Question, explain};
+use crate::findings::{ClusterFacts, Commands, Comparison, TopicFacts};
+use crate::policy::families::Families;
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sizegate explain orders --config sizegate.yaml
+  sizegate explain orders --bootstrap-servers localhost:9092 --value-bytes 2000000
+  sizegate explain orders --config sizegate.yaml --value-bytes 1880000 --compressed-bytes 513774
+  sizegate explain orders --config f.yaml --value-bytes 2000000 --max-request-size 1000000
+
+Exit codes: 0 it passes (or only the limits were asked for), 1 someone refuses it, 2 the topic's
+limits could not be read, 64 bad config or usage.")]
+pub struct ExplainArgs {
+    /// The topic
+    #[arg(value_name = "TOPIC")]
+    pub topic: String,
+    /// Where the configuration comes from.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Bytes of the record's value; null if not given
+    #[arg(long, value_name = "N")]
+    pub value_bytes: Option<u64>,
+    /// Bytes of the record's key; null if not given
+    #[arg(long, value_name = "N")]
+    pub key_bytes: Option<u64>,
+    /// Bytes of all header names and values, counted as one header
+    #[arg(long, value_name = "N")]
+    pub headers_bytes: Option<u64>,
+    /// The batch as it travels compressed, its 61-byte header included; not compressed if not given
+    #[arg(long, value_name = "N")]
+    pub compressed_bytes: Option<u64>,
+    /// The producer's max.request.size; Java's default, 1048576, if not given
+    #[arg(long, value_name = "N")]
+    pub max_request_size: Option<u64>,
+    /// Records of these sizes in one batch
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub records: u32,
+    /// For people or for programs
+    #[arg(long, value_name = "FORM", value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+}
+
+/// Explains.
+pub fn run(args: ExplainArgs) -> ExitCode {
+    let config = match args.config.load() {
+        Ok(config) => config,
+        Err(errors) => {
+            print_mistakes(&errors);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let question = Question {
+        topic: args.topic,
+        value_bytes: args.value_bytes,
+        key_bytes: args.key_bytes,
+        headers_bytes: args.headers_bytes,
+        compressed_bytes: args.compressed_bytes,
+        max_request_size: args.max_request_size,
+        records: Some(args.records),
+    };
+    if let Err(error) = question.check() {
+        eprintln!("sizegate: {error}");
+        return ExitCode::from(USAGE);
+    }
+    let read = super::with_cluster(&config, async |cluster: &Cluster, commands: &Commands| {
+        // The family's members and their limits are part of the answer.
+        let topics = cluster
+            .list_topics()
+            .await
+            .map_err(|error| error.to_string())?;
+        let relatives = relatives(&config, &topics, &question.topic);
+        let survey = cluster.survey(Wanted::Named(&relatives), commands).await;
+        survey.map_err(|error| error.to_string())
+    });
+    let facts = match read {
+        Ok(facts) => facts,
+        Err(error) => {
+            eprintln!("sizegate: the cluster could not be read: {error}");
+            return ExitCode::from(FAILED);
+        }
+    };
+    if facts.absent.contains(&question.topic) {
+        eprintln!("sizegate: the cluster has no topic {}", question.topic);
+        return ExitCode::from(FAILED);
+    }
+    match answer(&config, &facts, &question) {
+        Ok(explanation) => {
+            match args.output {
+                Output::Table => print(&explanation.text()),
+                Output::Json => print(&format!(
+                    "{:#}\n",
+                    serde_json::to_value(&explanation).unwrap_or_default()
+                )),
+            }
+            let seen = facts
+                .topic(&question.topic)
+                .and_then(TopicFacts::batch_limit);
+            ExitCode::from(match explanation.passes {
+                Some(false) => FINDINGS,
+                _ if seen.is_none() => FAILED,
+                _ => FINE,
+            })
+        }
+        Err(error) => {
+            eprintln!("sizegate: {error}");
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+/// The topic, its family's topics, and those of the families that it is a member of.
+fn relatives(config: &Config, topics: &[Arc<str>], topic: &str) -> Vec<String> {
+    let families = Families::among(&config.families, topics);
+    let mut names = BTreeSet::from([topic.to_owned()]);
+    let of_main = families.of_main(topic).into_iter();
+    for family in of_main.chain(families.of_member(topic)) {
+        names.insert(family.main.to_string());
+        names.extend(family.members.iter().map(|member| member.topic.to_string()));
+    }
+    names.into_iter().collect()
+}
+
+fn answer(
+    config: &Config,
+    facts: &ClusterFacts,
+    question: &Question,
+) -> Result<Explanation, String> {
+    let comparison = Comparison::new(config, facts)?;
+    let batch_limit_of = |topic: &str| Some(comparison.topic(topic)?.batch_limit()?.0);
+    let ground = Ground {
+        config,
+        policy: &comparison.policy,
+        topic: facts.topic(&question.topic),
+        brokers: &facts.brokers,
+        batch_limit_of: &batch_limit_of,
+        unseen: facts.unseen.clone(),
+    };
+    explain(question, &ground).map_err(|error| error.to_string())
+}

@@ -1,0 +1,535 @@
+//! Reads everything that `check --cluster`, `align` and `explain` compare: all topics' and all brokers' settings of
+//! sizes, each with the chain it comes from; and changes what `align` changes.
+//!
+//! Invariant: requests are paged; what could not be read is named, with the ACL where a right is missing, and is
+//! never taken for a default.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult,
+};
+use kafka_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{
+    DescribeConfigsRequest, IncrementalAlterConfigsRequest, MetadataRequest, TopicName,
+};
+use kafka_protocol::protocol::StrBytes;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::answers::{
+    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+    error_name,
+};
+use super::call_error::CallError;
+use super::describe::{self, PAGE};
+use super::limits::CompressionType;
+use super::link::Link;
+use super::{Cluster, shared::Shared};
+use crate::config::HostPort;
+use crate::findings::{
+    BrokerFacts, COMPRESSION_TYPE, ClusterFacts, Commands, MAX_DECOMPRESSED_MESSAGE_BYTES,
+    MAX_MESSAGE_BYTES, Resource, SEGMENT_BYTES, Setting, SettingSource, Step, TopicFacts, Unseen,
+};
+
+/// For finding a broker that answers.
+const OPEN_DEADLINE: Duration = Duration::from_secs(15);
+/// For one call: a list of a million partitions takes seconds.
+const CALL_DEADLINE: Duration = Duration::from_secs(30);
+
+/// `ConfigResource.Type`
+const RESOURCE_TOPIC: i8 = 2;
+const RESOURCE_BROKER: i8 = 4;
+
+/// `AlterConfigOp.OpType.SET`
+const SET: i8 = 0;
+
+/// `ClusterConfigNotAllowed` and such stand for themselves; these two say that a right is missing.
+const FORBIDDEN: [i16; 2] = [TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED];
+
+const TOPIC_KEYS: [&str; 4] = [
+    MAX_MESSAGE_BYTES,
+    SEGMENT_BYTES,
+    COMPRESSION_TYPE,
+    MAX_DECOMPRESSED_MESSAGE_BYTES,
+];
+
+const MESSAGE_MAX_BYTES: &str = "message.max.bytes";
+const SOCKET_REQUEST_MAX_BYTES: &str = "socket.request.max.bytes";
+const REPLICA_FETCH_MAX_BYTES: &str = "replica.fetch.max.bytes";
+const REPLICA_FETCH_RESPONSE_MAX_BYTES: &str = "replica.fetch.response.max.bytes";
+const FETCH_MAX_BYTES: &str = "fetch.max.bytes";
+const BROKER_KEYS: [&str; 5] = [
+    MESSAGE_MAX_BYTES,
+    SOCKET_REQUEST_MAX_BYTES,
+    REPLICA_FETCH_MAX_BYTES,
+    REPLICA_FETCH_RESPONSE_MAX_BYTES,
+    FETCH_MAX_BYTES,
+];
+
+/// Which topics are read.
+#[derive(Debug, Clone, Copy)]
+pub enum Wanted<'a> {
+    /// All that we may see, and of these names those that we may not see or that do not exist are told apart.
+    All(&'a [String]),
+    /// These alone.
+    Named(&'a [String]),
+}
+
+/// One config of a topic to be set.
+#[derive(Debug, Clone, Copy)]
+pub struct Alteration<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The config.
+    pub key: &'a str,
+    /// Its new value.
+    pub value: u64,
+}
+
+/// Why a topic was not altered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotAltered {
+    /// The topic.
+    pub topic: String,
+    /// The broker's error and its own words.
+    pub why: String,
+    /// A right is missing.
+    pub is_forbidden: bool,
+}
+
+impl Cluster {
+    /// Reads the settings of topics and brokers now. Works without [`Cluster::run`].
+    ///
+    /// # Errors
+    /// No broker answered, or the one that did stopped. That rights are missing is no error: it is told.
+    pub async fn survey(
+        &self,
+        wanted: Wanted<'_>,
+        commands: &Commands,
+    ) -> Result<ClusterFacts, CallError> {
+        let shared = &self.0.shared;
+        let mut link = shared.open_any(Instant::now() + OPEN_DEADLINE).await?;
+        let mut facts = ClusterFacts::default();
+        let nodes = match wanted {
+            Wanted::Named(names) => named(&mut link, names, &mut facts, commands).await?,
+            Wanted::All(names) => {
+                let nodes = all(&mut link, &mut facts).await?;
+                let missed: Vec<String> = names
+                    .iter()
+                    .filter(|name| facts.topic(name).is_none())
+                    .cloned()
+                    .collect();
+                if !missed.is_empty() {
+                    named(&mut link, &missed, &mut facts, commands).await?;
+                }
+                nodes
+            }
+        };
+        describe_topics(&mut link, &mut facts, commands).await?;
+        drop(link);
+        facts.brokers = describe_brokers(shared, nodes, &mut facts.unseen, commands).await;
+        Ok(facts)
+    }
+
+    /// The names of all topics that we may see and that are not Kafka's own. Works without [`Cluster::run`].
+    ///
+    /// # Errors
+    /// No broker answered, or the one that did stopped.
+    pub async fn list_topics(&self) -> Result<Vec<Arc<str>>, CallError> {
+        let mut link = self
+            .0
+            .shared
+            .open_any(Instant::now() + OPEN_DEADLINE)
+            .await?;
+        let mut facts = ClusterFacts::default();
+        all(&mut link, &mut facts).await?;
+        let topics = facts.topics.into_iter();
+        Ok(topics
+            .filter(|topic| !topic.is_internal)
+            .map(|topic| topic.name)
+            .collect())
+    }
+
+    /// Sets configs of topics, all of one topic at once; `validate_only` changes nothing. What was not altered is
+    /// returned.
+    ///
+    /// # Errors
+    /// No broker answered, or the one that did stopped: what was changed is then not known.
+    pub async fn alter_topics(
+        &self,
+        changes: &[Alteration<'_>],
+        validate_only: bool,
+    ) -> Result<Vec<NotAltered>, CallError> {
+        let mut link = self
+            .0
+            .shared
+            .open_any(Instant::now() + OPEN_DEADLINE)
+            .await?;
+        let mut by_topic: Vec<(&str, Vec<AlterableConfig>)> = Vec::new();
+        for change in changes {
+            let config = AlterableConfig::default()
+                .with_name(StrBytes::from_string(change.key.to_owned()))
+                .with_config_operation(SET)
+                .with_value(Some(StrBytes::from_string(change.value.to_string())));
+            match by_topic
+                .iter_mut()
+                .find(|(topic, _)| *topic == change.topic)
+            {
+                Some((_, configs)) => configs.push(config),
+                None => by_topic.push((change.topic, vec![config])),
+            }
+        }
+        let mut failed = Vec::new();
+        for page in by_topic.chunks(PAGE) {
+            let resources = page.iter().map(|(topic, configs)| {
+                AlterConfigsResource::default()
+                    .with_resource_type(RESOURCE_TOPIC)
+                    .with_resource_name(StrBytes::from_string((*topic).to_owned()))
+                    .with_configs(configs.clone())
+            });
+            let request = IncrementalAlterConfigsRequest::default()
+                .with_resources(resources.collect())
+                .with_validate_only(validate_only);
+            let answer = link.call(&request, Instant::now() + CALL_DEADLINE).await?;
+            for (topic, _) in page {
+                let response = answer
+                    .responses
+                    .iter()
+                    .find(|response| response.resource_name.as_str() == *topic);
+                let (code, words) = match response {
+                    Some(response) => (response.error_code, response.error_message.as_ref()),
+                    None => (-1, None),
+                };
+                if let Some(error) = error_name(code) {
+                    let words = words.map(|words| format!(": {words}")).unwrap_or_default();
+                    failed.push(NotAltered {
+                        topic: (*topic).to_owned(),
+                        why: format!("{error}{words}"),
+                        is_forbidden: FORBIDDEN.contains(&code),
+                    });
+                }
+            }
+        }
+        Ok(failed)
+    }
+}
+
+type Nodes = Vec<(i32, HostPort)>;
+
+/// Every topic that we may see.
+async fn all(link: &mut Link, facts: &mut ClusterFacts) -> Result<Nodes, CallError> {
+    let request = MetadataRequest::default()
+        .with_topics(None)
+        .with_allow_auto_topic_creation(false);
+    let metadata = link
+        .metadata(&request, Instant::now() + CALL_DEADLINE)
+        .await?;
+    metadata.each_topic(|entry| {
+        if let Some(seen) = entry.sighting() {
+            facts
+                .topics
+                .push(TopicFacts::unknown(seen.name.into(), seen.is_internal));
+        }
+    });
+    facts.topics.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(metadata.nodes())
+}
+
+/// These topics: known, absent, or hidden.
+async fn named(
+    link: &mut Link,
+    names: &[String],
+    facts: &mut ClusterFacts,
+    commands: &Commands,
+) -> Result<Nodes, CallError> {
+    let mut nodes = Vec::new();
+    let hidden_before = facts.hidden.len();
+    // No topics would mean all topics in versions that we do not speak; here it asks for the brokers alone.
+    for page in names.chunks(PAGE).chain(names.is_empty().then_some(names)) {
+        let topics = page.iter().map(|name| {
+            let name = TopicName(StrBytes::from_string(name.clone()));
+            MetadataRequestTopic::default().with_name(Some(name))
+        });
+        let request = MetadataRequest::default()
+            .with_topics(Some(topics.collect()))
+            .with_allow_auto_topic_creation(false);
+        let metadata = link
+            .metadata(&request, Instant::now() + CALL_DEADLINE)
+            .await?;
+        nodes = metadata.nodes();
+        metadata.each_topic(|entry| {
+            let name = entry.name.unwrap_or_default();
+            match (entry.sighting(), entry.error_code) {
+                (Some(seen), _) => {
+                    facts
+                        .topics
+                        .push(TopicFacts::unknown(seen.name.into(), seen.is_internal));
+                }
+                (None, TOPIC_AUTHORIZATION_FAILED) => facts.hidden.push(name.to_owned()),
+                (None, _) => facts.absent.push(name.to_owned()),
+            }
+        });
+    }
+    facts.topics.sort_by(|a, b| a.name.cmp(&b.name));
+    let hidden = facts.hidden.get(hidden_before..).unwrap_or_default();
+    let unseen: Vec<Unseen> = hidden
+        .iter()
+        .map(|name| Unseen {
+            what: format!("topic {name} is hidden: whether it exists, and its limits"),
+            grant: Some(commands.allow(&["Describe", "DescribeConfigs"], Resource::Topic(name))),
+        })
+        .collect();
+    facts.unseen.extend(unseen);
+    Ok(nodes)
+}
+
+async fn describe_topics(
+    link: &mut Link,
+    facts: &mut ClusterFacts,
+    commands: &Commands,
+) -> Result<(), CallError> {
+    let all = facts.topics.len();
+    let (mut forbidden, mut failed) = (Vec::new(), Vec::new());
+    for page in facts.topics.chunks_mut(PAGE) {
+        let resources = page
+            .iter()
+            .map(|topic| resource(RESOURCE_TOPIC, &topic.name, &TOPIC_KEYS));
+        let results = describe(link, resources.collect()).await?;
+        let by_name: HashMap<&str, &DescribeConfigsResult> = results
+            .iter()
+            .filter(|result| result.resource_type == RESOURCE_TOPIC)
+            .map(|result| (result.resource_name.as_str(), result))
+            .collect();
+        for topic in page {
+            match by_name
+                .get(&*topic.name)
+                .map_or(-1, |result| result.error_code)
+            {
+                0 => {
+                    if let Some(result) = by_name.get(&*topic.name) {
+                        fill(topic, &result.configs);
+                    }
+                }
+                // Deleted since it was listed.
+                UNKNOWN_TOPIC_OR_PARTITION => {}
+                code if FORBIDDEN.contains(&code) => forbidden.push(topic.name.clone()),
+                code => failed.push((topic.name.clone(), error_name(code).unwrap_or_default())),
+            }
+        }
+    }
+    if let Some(first) = forbidden.first() {
+        let one = forbidden.len() == 1;
+        let which = if one {
+            first.to_string()
+        } else {
+            "*".to_owned()
+        };
+        facts.unseen.push(Unseen {
+            what: if one {
+                format!("the limits of topic {first} may not be read")
+            } else {
+                format!(
+                    "the limits of {} of {all} topics may not be read, {first} among them",
+                    forbidden.len()
+                )
+            },
+            grant: Some(commands.allow(&["DescribeConfigs"], Resource::Topic(&which))),
+        });
+    }
+    facts
+        .unseen
+        .extend(failed.into_iter().map(|(topic, error)| Unseen {
+            what: format!("the limits of topic {topic} could not be read: {error}"),
+            grant: None,
+        }));
+    Ok(())
+}
+
+/// Each broker answers for itself alone, so each is asked; all at once.
+async fn describe_brokers(
+    shared: &Arc<Shared>,
+    nodes: Nodes,
+    unseen: &mut Vec<Unseen>,
+    commands: &Commands,
+) -> Vec<BrokerFacts> {
+    let mut asked = JoinSet::new();
+    for (node_id, address) in nodes {
+        let shared = Arc::clone(shared);
+        asked.spawn(async move {
+            let deadline = Instant::now() + OPEN_DEADLINE;
+            let answer = match shared.open(&address, deadline).await {
+                Ok(mut link) => {
+                    let wanted = resource(RESOURCE_BROKER, &node_id.to_string(), &BROKER_KEYS);
+                    describe(&mut link, vec![wanted]).await
+                }
+                Err(error) => Err(error),
+            };
+            (node_id, answer)
+        });
+    }
+    let mut brokers = Vec::new();
+    let mut forbidden = Vec::new();
+    while let Some(Ok((node_id, answer))) = asked.join_next().await {
+        let mut broker = BrokerFacts {
+            node_id,
+            ..BrokerFacts::default()
+        };
+        match answer.as_deref().map(<[_]>::first) {
+            Ok(Some(result)) if result.error_code == 0 => fill_broker(&mut broker, &result.configs),
+            Ok(Some(result)) if FORBIDDEN.contains(&result.error_code) => forbidden.push(node_id),
+            Ok(result) => unseen.push(Unseen {
+                what: format!(
+                    "the settings of broker {node_id} could not be read: {}",
+                    result
+                        .and_then(|result| error_name(result.error_code))
+                        .unwrap_or_default()
+                ),
+                grant: None,
+            }),
+            Err(error) => unseen.push(Unseen {
+                what: format!("broker {node_id} was not reached: {error}"),
+                grant: None,
+            }),
+        }
+        brokers.push(broker);
+    }
+    brokers.sort_by_key(|broker| broker.node_id);
+    forbidden.sort_unstable();
+    if !forbidden.is_empty() {
+        unseen.push(Unseen {
+            what: format!(
+                "the settings of brokers {forbidden:?} may not be read: message.max.bytes, socket.request.max.bytes, \
+                 replica.fetch.max.bytes"
+            ),
+            grant: Some(commands.allow(&["DescribeConfigs"], Resource::Cluster)),
+        });
+    }
+    brokers
+}
+
+fn resource(kind: i8, name: &str, keys: &[&'static str]) -> DescribeConfigsResource {
+    let keys = keys.iter().map(|key| StrBytes::from_static_str(key));
+    DescribeConfigsResource::default()
+        .with_resource_type(kind)
+        .with_resource_name(StrBytes::from_string(name.to_owned()))
+        .with_configuration_keys(Some(keys.collect()))
+}
+
+async fn describe(
+    link: &mut Link,
+    resources: Vec<DescribeConfigsResource>,
+) -> Result<Vec<DescribeConfigsResult>, CallError> {
+    let request = DescribeConfigsRequest::default()
+        .with_include_synonyms(true)
+        .with_resources(resources);
+    let answer = link.call(&request, Instant::now() + CALL_DEADLINE).await?;
+    Ok(answer.results)
+}
+
+fn fill(topic: &mut TopicFacts, configs: &[DescribeConfigsResourceResult]) {
+    for config in configs {
+        match config.name.as_str() {
+            MAX_MESSAGE_BYTES => topic.max_message_bytes = setting(config, number),
+            SEGMENT_BYTES => topic.segment_bytes = setting(config, number),
+            MAX_DECOMPRESSED_MESSAGE_BYTES => {
+                topic.max_decompressed_message_bytes = setting(config, number);
+            }
+            COMPRESSION_TYPE => topic.compression_type = setting(config, describe::compression),
+            _ => {}
+        }
+    }
+}
+
+fn fill_broker(broker: &mut BrokerFacts, configs: &[DescribeConfigsResourceResult]) {
+    for config in configs {
+        let place = match config.name.as_str() {
+            MESSAGE_MAX_BYTES => &mut broker.message_max_bytes,
+            SOCKET_REQUEST_MAX_BYTES => &mut broker.socket_request_max_bytes,
+            REPLICA_FETCH_MAX_BYTES => &mut broker.replica_fetch_max_bytes,
+            REPLICA_FETCH_RESPONSE_MAX_BYTES => &mut broker.replica_fetch_response_max_bytes,
+            FETCH_MAX_BYTES => &mut broker.fetch_max_bytes,
+            _ => continue,
+        };
+        *place = setting(config, number);
+    }
+}
+
+fn number(value: &str) -> Option<u64> {
+    value.parse().ok()
+}
+
+/// The synonyms are the chain; a config without any (a built-in default of old brokers) is its own.
+fn setting<T: Copy>(
+    config: &DescribeConfigsResourceResult,
+    read: fn(&str) -> Option<T>,
+) -> Option<Setting<T>> {
+    let step = |value: Option<&StrBytes>, source: i8| {
+        Some(Step {
+            value: read(value?.as_str())?,
+            source: SettingSource::from_protocol(source)?,
+        })
+    };
+    let chain = config
+        .synonyms
+        .iter()
+        .filter_map(|synonym| step(synonym.value.as_ref(), synonym.source));
+    let chain: Vec<Step<T>> = chain.collect();
+    if chain.is_empty() {
+        return Setting::new(
+            step(config.value.as_ref(), config.config_source)
+                .into_iter()
+                .collect(),
+        );
+    }
+    Setting::new(chain)
+}
+
+/// The facts of a topic as the running control plane knows them: without the chain behind the broker's value.
+pub(super) fn known_facts(
+    topic: &super::Topic,
+    inherited: Option<super::topic::Reading>,
+) -> TopicFacts {
+    use super::limits::{LearnedLimit, Origin};
+    let own = topic.reading();
+    let inherited = inherited.unwrap_or_default();
+    let setting = |limit: Option<LearnedLimit>, below: Option<LearnedLimit>| {
+        let limit = limit?;
+        if limit.origin == Origin::BrokerDefault {
+            return Some(Setting::of(limit.bytes, SettingSource::Broker));
+        }
+        let below = below.map(|below| Step {
+            value: below.bytes,
+            source: SettingSource::Broker,
+        });
+        let own = Step {
+            value: limit.bytes,
+            source: SettingSource::Topic,
+        };
+        Setting::new(std::iter::once(own).chain(below).collect())
+    };
+    let codec = |(codec, origin): (CompressionType, Origin)| {
+        let source = match origin {
+            Origin::TopicOverride => SettingSource::Topic,
+            Origin::BrokerDefault => SettingSource::Broker,
+        };
+        Setting::of(codec, source)
+    };
+    TopicFacts {
+        name: Arc::clone(&topic.name),
+        is_internal: topic.is_internal,
+        max_message_bytes: setting(own.max_message_bytes, inherited.max_message_bytes),
+        segment_bytes: setting(own.segment_bytes, inherited.segment_bytes),
+        max_decompressed_message_bytes: setting(
+            own.max_decompressed_message_bytes,
+            inherited.max_decompressed_message_bytes,
+        ),
+        compression_type: own.compression_type.map(codec),
+    }
+}

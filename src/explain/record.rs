@@ -1,0 +1,158 @@
+//! The sizes of a record that nobody has sent yet, by Kafka's own arithmetic (message format 2).
+
+use serde::Serialize;
+
+use super::Question;
+use crate::batch::{ESTIMATE_OVERHEAD_BYTES, varint_bytes};
+
+/// A record batch's header.
+pub(super) const BATCH_HEADER_BYTES: u64 = 61;
+
+/// A record, or a batch of records alike, in every size that someone compares. Bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct RecordSizes {
+    /// `None`: null.
+    pub value_bytes: Option<u64>,
+    /// `None`: null.
+    pub key_bytes: Option<u64>,
+    /// Header names and values.
+    pub headers_bytes: u64,
+    /// Records in the batch.
+    pub records: u32,
+    /// What the Java producer compares with `max.request.size`: uncompressed, one record.
+    pub estimate_bytes: u64,
+    /// One record as encoded.
+    pub record_bytes: u64,
+    /// The same without its length in front: what `max.decompressed.message.bytes` is compared with.
+    pub body_bytes: u64,
+    /// The batch without compression.
+    pub uncompressed_bytes: u64,
+    /// The batch as it travels.
+    pub batch_bytes: u64,
+    /// It travels compressed.
+    pub is_compressed: bool,
+}
+
+impl RecordSizes {
+    /// The sizes of what a question describes; its timestamps are alike, its headers are one.
+    pub(super) fn of(question: &Question) -> Self {
+        let records = question.records.unwrap_or(1);
+        let headers_bytes = question.headers_bytes.unwrap_or(0);
+        let content = nullable(question.key_bytes)
+            .saturating_add(nullable(question.value_bytes))
+            .saturating_add(headers(headers_bytes));
+        // Attributes, and a timestamp delta of 0.
+        let body_without_offset = content.saturating_add(2);
+        let record = |offset_delta: u64| {
+            let body = body_without_offset.saturating_add(varint(offset_delta));
+            (body, body.saturating_add(varint(body)))
+        };
+        let (body_bytes, record_bytes) = record(u64::from(records.saturating_sub(1)));
+        let uncompressed_bytes = BATCH_HEADER_BYTES.saturating_add(all(records, record));
+        Self {
+            value_bytes: question.value_bytes,
+            key_bytes: question.key_bytes,
+            headers_bytes,
+            records,
+            estimate_bytes: ESTIMATE_OVERHEAD_BYTES.saturating_add(content),
+            record_bytes,
+            body_bytes,
+            uncompressed_bytes,
+            batch_bytes: question.compressed_bytes.unwrap_or(uncompressed_bytes),
+            is_compressed: question.compressed_bytes.is_some(),
+        }
+    }
+}
+
+/// Σ over the offset deltas 0 … records − 1, by the ranges in which their varints are as long.
+fn all(records: u32, record: impl Fn(u64) -> (u64, u64)) -> u64 {
+    let mut sum = 0u64;
+    let mut from = 0u64;
+    for to in [1u64 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 34] {
+        let to = to.min(records.into());
+        let count = to.saturating_sub(from);
+        sum = sum.saturating_add(record(from).1.saturating_mul(count));
+        from = from.max(to);
+    }
+    sum
+}
+
+fn nullable(bytes: Option<u64>) -> u64 {
+    bytes.map_or(1, |bytes| varint(bytes).saturating_add(bytes))
+}
+
+/// One header with a name of at most 63 bytes: its count, the name's length, the value's length, both.
+fn headers(bytes: u64) -> u64 {
+    match bytes {
+        0 => varint(0),
+        bytes => varint(1)
+            .saturating_add(1)
+            .saturating_add(varint(bytes))
+            .saturating_add(bytes),
+    }
+}
+
+fn varint(n: u64) -> u64 {
+    varint_bytes(u32::try_from(n).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(value: Option<u64>, key: Option<u64>, records: u32) -> RecordSizes {
+        RecordSizes::of(&Question {
+            topic: "t".to_owned(),
+            value_bytes: value,
+            key_bytes: key,
+            records: Some(records),
+            ..Question::default()
+        })
+    }
+
+    #[test]
+    fn sizes_are_those_that_kafka_itself_has() {
+        // Measured on a real producer and broker: key, value, estimate, batch.
+        for (key, value, estimate, batch) in [
+            (Some(7), 65_536, 65_630, 65_615),
+            (Some(9), 1_048_576, 1_048_673, 1_048_659),
+            (None, 1_048_490, 1_048_577, 1_048_562),
+            (None, 1_048_516, 1_048_603, 1_048_588),
+            (None, 2_000_000, 2_000_088, 2_000_074),
+            (None, 1_930, 2_016, 2_000),
+            (None, 442, 528, 512),
+        ] {
+            let sizes = of(Some(value), key, 1);
+            assert_eq!(
+                (sizes.estimate_bytes, sizes.batch_bytes),
+                (estimate, batch),
+                "{key:?} {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_batch_of_many_is_the_sum_of_its_records() {
+        for records in [1, 2, 63, 64, 65, 100, 8_192, 8_193, 20_000] {
+            let sum: u64 = (0..records)
+                .map(|delta| {
+                    let body = 2 + varint(delta.into()) + 1 + varint(1_000) + 1_000 + 1;
+                    body + varint(body)
+                })
+                .sum();
+            assert_eq!(
+                of(Some(1_000), None, records).uncompressed_bytes,
+                61 + sum,
+                "{records}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_null_value_and_an_empty_one_take_the_same_room() {
+        assert_eq!(
+            of(None, Some(3), 1).record_bytes,
+            of(Some(0), Some(3), 1).record_bytes
+        );
+    }
+}

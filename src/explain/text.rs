@@ -1,0 +1,226 @@
+//! An explanation for people.
+
+use std::fmt::Write;
+
+use super::gates::{Check, Outcome, Party};
+use super::{Explanation, Question, RecordSizes};
+use crate::cli::{row, table};
+use crate::policy::{Gate, grouped};
+
+/// The answer in a sentence or two.
+pub(super) fn verdict(question: &Question, record: &RecordSizes, checks: &[Check]) -> String {
+    let what = if record.records == 1 {
+        "the record".to_owned()
+    } else {
+        format!("the batch of {} records", grouped(record.records.into()))
+    };
+    let mut refusing = checks
+        .iter()
+        .filter(|check| check.outcome == Outcome::Refuses);
+    let Some(first) = refusing.next() else {
+        let mut text = format!("Nobody refuses it: {what} passes {}.", question.topic);
+        for check in checks {
+            let note = match check.outcome {
+                Outcome::Observes => format!(
+                    " sizegate counts it as over the {} limit and lets it pass.",
+                    check.what
+                ),
+                Outcome::Offloads => {
+                    " sizegate puts its value into the object store, and a ticket travels."
+                        .to_owned()
+                }
+                Outcome::MayRefuse => format!(
+                    " The {} may refuse it by {}: {}.",
+                    check.by, check.what, check.note
+                ),
+                Outcome::Memory => format!(
+                    " Consumers need memory for {} bytes at once: {}.",
+                    grouped(record.uncompressed_bytes.max(record.batch_bytes)),
+                    check.note
+                ),
+                Outcome::Unknown => format!(
+                    " Whether the {} does is not known: {}.",
+                    check.by, check.what
+                ),
+                Outcome::Passes | Outcome::Refuses => continue,
+            };
+            text.push_str(&note);
+        }
+        return text;
+    };
+    let who = match first.by {
+        Party::Client => "The client",
+        Party::Sizegate => "sizegate",
+        Party::Broker => "The broker",
+        Party::Consumer => "A consumer",
+    };
+    let mut text = format!(
+        "{who} refuses it first: {what} is {} bytes for {}, which allows {} ({}).",
+        grouped(first.size_bytes),
+        first.what,
+        first
+            .limit_bytes
+            .map_or_else(|| "an unknown number".to_owned(), grouped),
+        first.source
+    );
+    if first.by == Party::Client {
+        text.push_str(" Nothing reaches sizegate or the broker.");
+    }
+    if record.records > 1 && first.size_bytes == record.batch_bytes {
+        let fits = first
+            .limit_bytes
+            .is_some_and(|limit| record.record_bytes <= limit);
+        if fits {
+            let _ = write!(
+                text,
+                " No record is too large ({} bytes each); the batch of {} is: lower the producer's batch.size.",
+                grouped(record.record_bytes),
+                grouped(record.records.into())
+            );
+        }
+    }
+    let later: Vec<String> = refusing
+        .map(|check| format!("{} ({})", check.by, check.what))
+        .collect();
+    if later.is_empty() {
+        text.push_str(" Nobody after it would.");
+    } else {
+        let _ = write!(text, " After it would refuse: {}.", later.join(", "));
+    }
+    text
+}
+
+pub(super) fn whole(explanation: &Explanation) -> String {
+    let mut text = String::new();
+    let rule = match &explanation.rule {
+        Some(rule) => format!("rule \"{rule}\""),
+        None => "no rule: limits holds".to_owned(),
+    };
+    let _ = writeln!(
+        text,
+        "{}: {rule}, action {}\n",
+        explanation.topic, explanation.action
+    );
+    if !explanation.rules_for_some_clients.is_empty() {
+        let rules = explanation.rules_for_some_clients.join("\", \"");
+        let _ = writeln!(
+            text,
+            "Rules for some clients only are left out: \"{rules}\"\n"
+        );
+    }
+    limits(explanation, &mut text);
+    if let Some(record) = &explanation.record {
+        text.push('\n');
+        sizes(record, &mut text);
+        text.push('\n');
+        checks(explanation, &mut text);
+        let _ = writeln!(text, "\n{}", explanation.verdict);
+        remedy(explanation, &mut text);
+    }
+    for unseen in &explanation.unseen {
+        let _ = writeln!(text, "\nnot seen: {}", unseen.what);
+        if let Some(grant) = &unseen.grant {
+            let _ = writeln!(text, "  grant: {grant}");
+        }
+    }
+    text
+}
+
+fn limits(explanation: &Explanation, text: &mut String) {
+    let mut rows = vec![row(["GATE", "LIMIT", "SOURCE", "CHOSEN FROM"])];
+    for limit in &explanation.limits {
+        let value = match limit.limit_bytes {
+            Some(bytes) => grouped(bytes),
+            None => "-".to_owned(),
+        };
+        let source = match (&limit.source, &limit.name) {
+            _ if limit.gate == Gate::Frame => "config".to_owned(),
+            (Some(source), Some(name)) => format!("{source} {name}"),
+            (Some(source), None) => source.label().to_owned(),
+            (None, _) => "not known".to_owned(),
+        };
+        let mut chain = limit
+            .chain
+            .iter()
+            .map(|part| format!("{} = {}, {}", part.what, grouped(part.bytes), part.role));
+        let first = chain
+            .next()
+            .unwrap_or_else(|| "nothing that is known".to_owned());
+        rows.push(row([limit.gate.label(), &value, &source, &first]));
+        rows.extend(chain.map(|part| row(["", "", "", &part])));
+    }
+    text.push_str(&table(&rows));
+}
+
+fn sizes(record: &RecordSizes, text: &mut String) {
+    let part = |bytes: Option<u64>| bytes.map_or_else(|| "null".to_owned(), grouped);
+    let _ = write!(
+        text,
+        "A record with value {}, key {}, headers {}: estimate {}, record {} bytes; ",
+        part(record.value_bytes),
+        part(record.key_bytes),
+        grouped(record.headers_bytes),
+        grouped(record.estimate_bytes),
+        grouped(record.record_bytes)
+    );
+    let many = if record.records == 1 {
+        "its batch".to_owned()
+    } else {
+        format!("a batch of {}", grouped(record.records.into()))
+    };
+    let _ = if record.is_compressed {
+        writeln!(
+            text,
+            "{many} {} bytes compressed, {} unpacked",
+            grouped(record.batch_bytes),
+            grouped(record.uncompressed_bytes)
+        )
+    } else {
+        writeln!(
+            text,
+            "{many} {} bytes, not compressed",
+            grouped(record.batch_bytes)
+        )
+    };
+}
+
+fn checks(explanation: &Explanation, text: &mut String) {
+    let mut rows = vec![row([
+        "WHO",
+        "COMPARES WITH",
+        "SIZE",
+        "LIMIT",
+        "FROM",
+        "OUTCOME",
+        "",
+    ])];
+    rows.extend(explanation.checks.iter().map(|check| {
+        row([
+            check.by.label(),
+            &check.what,
+            &grouped(check.size_bytes),
+            &check.limit_bytes.map_or_else(|| "-".to_owned(), grouped),
+            &check.source,
+            check.outcome.label(),
+            &check.note,
+        ])
+    }));
+    text.push_str(&table(&rows));
+}
+
+fn remedy(explanation: &Explanation, text: &mut String) {
+    text.push_str("\nWhat to look at, in this order:\n");
+    for (at, advice) in explanation.remedy.iter().enumerate() {
+        let _ = writeln!(
+            text,
+            "{}. {} [{}]: {}",
+            at + 1,
+            advice.step,
+            advice.state,
+            advice.text
+        );
+        if let Some(command) = &advice.command {
+            let _ = writeln!(text, "     {command}");
+        }
+    }
+}

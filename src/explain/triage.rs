@@ -1,0 +1,412 @@
+//! What to do, always in the same order, the cheapest and likeliest first: whose words the client shows, the topic's
+//! limits, the broker's default, compression, and the topics that the record goes to next.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::gates::{Check, GateLimit, Outcome, Party, Role};
+use super::{DEFAULT_MAX_REQUEST_SIZE, Ground, Question, RecordSizes};
+use crate::findings::{
+    Commands, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, side_kind,
+};
+use crate::policy::{Gate, Source, TopicPolicy, grouped, labelled};
+
+labelled! {
+    /// What a step asks for.
+    State {
+        /// Change this.
+        Change = "change",
+        /// Nothing to do here.
+        Fine = "fine",
+        /// Look: it depends.
+        Look = "look",
+    }
+}
+
+/// One step of the triage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// Which step.
+    pub step: &'static str,
+    /// What it asks for.
+    pub state: State,
+    /// What to do, or why there is nothing to do.
+    pub text: String,
+    /// The command, where there is one.
+    pub command: Option<String>,
+}
+
+struct Triage<'a> {
+    question: &'a Question,
+    ground: &'a Ground<'a>,
+    policy: &'a TopicPolicy,
+    limits: &'a [GateLimit],
+    record: &'a RecordSizes,
+    checks: &'a [Check],
+    commands: Commands,
+}
+
+/// The five steps, in order.
+pub(super) fn steps(
+    question: &Question,
+    ground: &Ground<'_>,
+    policy: &TopicPolicy,
+    limits: &[GateLimit],
+    record: &RecordSizes,
+    checks: &[Check],
+) -> Vec<Advice> {
+    let triage = Triage {
+        question,
+        ground,
+        policy,
+        limits,
+        record,
+        checks,
+        commands: Commands::new(ground.config),
+    };
+    vec![
+        triage.client(),
+        triage.topic(),
+        triage.broker(),
+        triage.compression(),
+        triage.side_topics(),
+    ]
+}
+
+fn advice(
+    step: &'static str,
+    state: State,
+    text: impl Into<String>,
+    command: Option<String>,
+) -> Advice {
+    Advice {
+        step,
+        state,
+        text: text.into(),
+        command,
+    }
+}
+
+impl Triage<'_> {
+    fn refusals(&self, by: Party) -> impl Iterator<Item = &Check> {
+        self.checks
+            .iter()
+            .filter(move |check| check.by == by && check.outcome == Outcome::Refuses)
+    }
+
+    /// Whose words they are.
+    fn client(&self) -> Advice {
+        const STEP: &str = "the client's text";
+        let max = self
+            .question
+            .max_request_size
+            .unwrap_or(DEFAULT_MAX_REQUEST_SIZE);
+        let enough = format!(
+            "max.request.size ({}) is large enough: raising it changes nothing",
+            grouped(max)
+        );
+        if self.refusals(Party::Client).next().is_some() {
+            let needed = self.record.estimate_bytes;
+            let text = format!(
+                "“The message is {needed} bytes when serialized which is larger than {max}, which is the value of the \
+                 max.request.size configuration.” are the producer's own words: nothing was sent, and neither sizegate nor \
+                 the broker knows of it. Set max.request.size to {} or more in this producer (librdkafka: \
+                 message.max.bytes; sarama: Producer.MaxMessageBytes; franz-go: ProducerBatchMaxBytes). A dead-letter or \
+                 Streams producer has a setting of its own.",
+                grouped(needed)
+            );
+            return advice(
+                STEP,
+                State::Change,
+                text,
+                Some(format!("max.request.size={needed}")),
+            );
+        }
+        let text = if let Some(check) = self.refusals(Party::Sizegate).next() {
+            format!(
+                "“sizegate refused {}-…” are sizegate's words ({}); a client that shows no text shows code 10. The \
+                 client's own {enough}.",
+                self.question.topic, check.what
+            )
+        } else if let Some(check) = self.refusals(Party::Broker).next() {
+            format!(
+                "“The request included a message larger than the max message size the server will accept.” are the \
+                 broker's words, or “sizegate let … pass, the broker refused it” with sizegate's ({}). The client's own \
+                 {enough}.",
+                check.what
+            )
+        } else {
+            format!(
+                "Nobody on the way refuses these sizes. If a text names max.request.size, that producer's is smaller than \
+                 {}: it refused by itself, and nothing reached sizegate or the broker. Ask again with \
+                 --max-request-size and its value.",
+                grouped(max)
+            )
+        };
+        let state = if self
+            .checks
+            .iter()
+            .any(|check| check.outcome == Outcome::Refuses)
+        {
+            State::Fine
+        } else {
+            State::Look
+        };
+        advice(STEP, state, text, None)
+    }
+
+    /// The topic's own settings, and the rule that speaks for it.
+    fn topic(&self) -> Advice {
+        const STEP: &str = "the topic's limits";
+        let topic = &self.question.topic;
+        if let Some(text) = self.rules_part() {
+            return text;
+        }
+        let mut configs = Vec::new();
+        for check in self.refusals(Party::Broker) {
+            match &*check.what {
+                SEGMENT_BYTES => configs.push((SEGMENT_BYTES, check.size_bytes)),
+                MAX_DECOMPRESSED_MESSAGE_BYTES => {
+                    configs.push((MAX_DECOMPRESSED_MESSAGE_BYTES, check.size_bytes));
+                }
+                "socket.request.max.bytes" => {}
+                _ => {
+                    configs.retain(|(key, _)| *key != MAX_MESSAGE_BYTES);
+                    configs.push((MAX_MESSAGE_BYTES, check.size_bytes));
+                }
+            }
+        }
+        if configs.is_empty() {
+            let unknown = self
+                .checks
+                .iter()
+                .any(|check| check.outcome == Outcome::Unknown);
+            let (state, text) = if unknown {
+                (
+                    State::Look,
+                    format!("The limits of {topic} at the broker are not known here."),
+                )
+            } else {
+                (
+                    State::Fine,
+                    format!("{topic} takes a record of these sizes."),
+                )
+            };
+            return advice(STEP, state, text, None);
+        }
+        let wants: Vec<String> = configs
+            .iter()
+            .map(|(key, bytes)| format!("{key} of at least {}", grouped(*bytes)))
+            .collect();
+        let text = format!(
+            "{topic} needs {}. It acts at once, without a restart.",
+            wants.join(" and ")
+        );
+        advice(
+            STEP,
+            State::Change,
+            text,
+            Some(self.commands.set_topic(topic, &configs)),
+        )
+    }
+
+    /// A refusal by a number of the configuration: no setting of the broker mends it.
+    fn rules_part(&self) -> Option<Advice> {
+        const STEP: &str = "the topic's limits";
+        let over = self.limits.iter().filter(|limit| {
+            let check = self.checks.iter().find(|check| {
+                check.by == Party::Sizegate && check.what == format!("gate {}", limit.gate)
+            });
+            check.is_some_and(|check| {
+                matches!(
+                    check.outcome,
+                    Outcome::Refuses | Outcome::Observes | Outcome::Offloads
+                )
+            })
+        });
+        let set = over
+            .filter(|limit| matches!(limit.source, Some(Source::Rule | Source::Family)))
+            .collect::<Vec<_>>();
+        let first = set.first()?;
+        let by_family = first.source == Some(Source::Family);
+        let what: Vec<String> = set
+            .iter()
+            .flat_map(|limit| limit.chain.iter().filter(|part| part.role == Role::InForce))
+            .map(|part| format!("{} ({})", part.what, grouped(part.bytes)))
+            .collect();
+        let mut text = format!("The limit is sizegate's: {}.", what.join("; "));
+        if let Some(remedy) = &self.policy.remedy {
+            text.push_str(" Its remedy: ");
+            text.push_str(remedy);
+        }
+        if by_family {
+            text.push_str(
+                " It is kept for a retry or dead-letter topic: raise that topic's limit.",
+            );
+            return Some(advice(
+                STEP,
+                State::Change,
+                text,
+                Some("sizegate align".to_owned()),
+            ));
+        }
+        if first.gate == Gate::Frame {
+            text.push_str(" Raise it there, up to the brokers' socket.request.max.bytes, and restart sizegate.");
+        } else if self.policy.remedy.is_none() {
+            text.push_str(" Send less in one record, or ask those who keep the rule for more.");
+        }
+        Some(advice(STEP, State::Change, text, None))
+    }
+
+    fn broker(&self) -> Advice {
+        const STEP: &str = "the broker's default";
+        if let Some(socket) = self
+            .refusals(Party::Broker)
+            .find(|check| check.what == "socket.request.max.bytes")
+        {
+            let text = format!(
+                "A request of this size needs socket.request.max.bytes of {} or more in server.properties of each broker, \
+                 and a restart: without it the connection is closed, and the client retries for minutes without a word of \
+                 size.",
+                grouped(socket.size_bytes.saturating_add(1024))
+            );
+            return advice(STEP, State::Change, text, None);
+        }
+        let setting = self
+            .ground
+            .topic
+            .and_then(|topic| topic.max_message_bytes.as_ref());
+        let (state, text) = match setting {
+            None => (State::Look, "It is not known here.".to_owned()),
+            Some(setting) if setting.is_override() => (
+                State::Fine,
+                format!(
+                    "message.max.bytes does not count here: the topic's own {MAX_MESSAGE_BYTES} stands over it, larger or \
+                     smaller."
+                ),
+            ),
+            Some(setting) => (
+                State::Fine,
+                format!(
+                    "The topic inherits {} ({}). It is every topic's default: leave it, and give this topic a value of its \
+                     own where it needs one.",
+                    grouped(setting.value()),
+                    setting.source().text()
+                ),
+            ),
+        };
+        advice(STEP, state, text, None)
+    }
+
+    fn compression(&self) -> Advice {
+        const STEP: &str = "compression";
+        let record = self.record;
+        let refusing: Vec<&Check> = self
+            .checks
+            .iter()
+            .filter(|check| check.outcome == Outcome::Refuses)
+            .collect();
+        let by_wire = refusing.iter().filter(|check| {
+            check.by == Party::Sizegate && check.what == "gate batch"
+                || check.by == Party::Broker
+                    && matches!(&*check.what, MAX_MESSAGE_BYTES | SEGMENT_BYTES)
+        });
+        let smallest = by_wire.filter_map(|check| check.limit_bytes).min();
+        let others = refusing.iter().any(|check| {
+            check.what.ends_with("as stored")
+                || check.what == MAX_DECOMPRESSED_MESSAGE_BYTES
+                || check.by == Party::Sizegate
+                    && !matches!(&*check.what, "gate batch" | "gate frame" | "gate ratio")
+        });
+        let (state, text) = match smallest {
+            _ if others => (
+                State::Fine,
+                "It does not help: a limit that this record breaks is compared with sizes before compression.".to_owned(),
+            ),
+            None if self.refusals(Party::Client).next().is_some() => (
+                State::Fine,
+                "It does not help: max.request.size is compared before compression. (After it, sizes that travel are \
+                 compared.)"
+                    .to_owned(),
+            ),
+            None => (State::Fine, "Nothing to gain: the batch fits as it is.".to_owned()),
+            Some(limit) if record.is_compressed => (
+                State::Fine,
+                format!(
+                    "Compressed, it is still above: {} of {} bytes ({:.1} : 1), and {} are allowed.",
+                    grouped(record.batch_bytes),
+                    grouped(record.uncompressed_bytes),
+                    record.uncompressed_bytes as f64 / record.batch_bytes.max(1) as f64,
+                    grouped(limit)
+                ),
+            ),
+            Some(limit) => (
+                State::Look,
+                format!(
+                    "Not compressed. With compression.type set in the producer it passes from a ratio of {:.1} : 1 on: text \
+                     and JSON reach 3 to 10, images and random bytes nothing. If you believe it is compressed: the \
+                     setting does not reach this producer.",
+                    record.uncompressed_bytes as f64 / limit.max(1) as f64
+                ),
+            ),
+        };
+        advice(STEP, state, text, None)
+    }
+
+    /// Where the record goes next: retry, dead letter, changelog.
+    fn side_topics(&self) -> Advice {
+        const STEP: &str = "side topics";
+        let families = self.ground.policy.families();
+        let topic = &self.question.topic;
+        let Some(family) = families.of_main(topic) else {
+            let of: Vec<String> = families
+                .of_member(topic)
+                .map(|family| family.main.to_string())
+                .collect();
+            if !of.is_empty() {
+                let text = format!(
+                    "{topic} is a retry or dead-letter topic of {}: what arrives here is the original with more headers, \
+                     written by another producer with a max.request.size and a compression of its own.",
+                    of.join(", ")
+                );
+                return advice(STEP, State::Look, text, None);
+            }
+            let text = match side_kind(topic, false) {
+                Some(side) => format!(
+                    "{topic} is one of {} topics: whoever writes it cannot leave a record out.",
+                    side.label()
+                ),
+                None => format!(
+                    "No retry or dead-letter topic of {topic} is known. If there is one, it needs this record's size and \
+                     room for more headers."
+                ),
+            };
+            return advice(STEP, State::Look, text, None);
+        };
+        let headroom = families.headroom_bytes();
+        let needed = self.record.batch_bytes.saturating_add(headroom);
+        let small: Vec<String> = family
+            .members
+            .iter()
+            .filter_map(|member| {
+                let limit = (self.ground.batch_limit_of)(&member.topic)?;
+                (limit < needed).then(|| format!("{} ({})", member.topic, grouped(limit)))
+            })
+            .collect();
+        if small.is_empty() {
+            let text = format!(
+                "Its retry and dead-letter topics take it too, with {} bytes of headers, unless they are written \
+                 uncompressed.",
+                grouped(headroom)
+            );
+            return advice(STEP, State::Fine, text, None);
+        }
+        let text = format!(
+            "Its dead letter, {} bytes with headroom, would not fit {}: a failed record is then redelivered without end.",
+            grouped(needed),
+            small.join(", ")
+        );
+        advice(STEP, State::Change, text, Some("sizegate align".to_owned()))
+    }
+}

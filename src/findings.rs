@@ -1,0 +1,226 @@
+//! What does not go together: the cluster's settings among each other, and with the configuration. Pure.
+//!
+//! [`facts`] is what was read of the cluster; [`find`] compares it with the configuration, rule by rule;
+//! [`plan`](align::plan) is what would align families. `check --cluster` and `align` print them.
+//!
+//! Invariant: every finding says where (topic, broker or rule), which values, where they come from, why it hurts, and
+//! what to do; what could not be read is never taken for fine.
+
+pub mod align;
+mod brokers;
+mod commands;
+mod configured;
+pub mod facts;
+mod families;
+mod topics;
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::Serialize;
+
+pub use commands::{Commands, Resource};
+pub use configured::side_kind;
+pub use facts::{BrokerFacts, ClusterFacts, Setting, SettingSource, Step, TopicFacts, Unseen};
+
+use crate::config::Config;
+use crate::policy::{Learned, Limit, Policy, TopicPolicy, labelled};
+
+/// Key of a topic's own limit.
+pub const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
+/// Key of its segments' size.
+pub const SEGMENT_BYTES: &str = "segment.bytes";
+/// Key of its limit for a record after decompression.
+pub const MAX_DECOMPRESSED_MESSAGE_BYTES: &str = "max.decompressed.message.bytes";
+/// Key of what its batches are stored with.
+pub const COMPRESSION_TYPE: &str = "compression.type";
+
+labelled! {
+    /// How bad it is.
+    Severity {
+        /// Something that the limits promise to pass is refused, or blocks a partition.
+        Error = "error",
+        /// It works, and surprises.
+        Warning = "warning",
+    }
+}
+
+labelled! {
+    /// What is compared.
+    FindingRule {
+        /// A family's member takes less than its main topic and headroom.
+        FamilyMemberTooSmall = "family_member_too_small",
+        /// A family's member that the configuration names does not exist.
+        FamilyMemberAbsent = "family_member_absent",
+        /// A family's member is stored with another codec than its main topic.
+        FamilyCodec = "family_codec",
+        /// What travels compressed to the main topic need not fit its dead-letter topic uncompressed.
+        FamilyUncompressed = "family_uncompressed",
+        /// `segment.bytes` is below the limit.
+        SegmentBelowLimit = "segment_below_limit",
+        /// `max.decompressed.message.bytes` is below what our limits let pass.
+        DecompressedBelowLimit = "decompressed_below_limit",
+        /// `socket.request.max.bytes` is below what the limits need.
+        SocketBelowLimit = "socket_below_limit",
+        /// `listener.frame_bytes` is below what the limits need.
+        FrameBelowLimit = "frame_below_limit",
+        /// `listener.frame_bytes` lets pass what the broker closes the connection for.
+        FrameAboveSocket = "frame_above_socket",
+        /// A topic's override is above what it would inherit.
+        OverrideAboveBroker = "override_above_broker",
+        /// Brokers have different `message.max.bytes`.
+        BrokersDiffer = "brokers_differ",
+        /// Replicas' fetch settings are below the limit.
+        ReplicaFetchBelowLimit = "replica_fetch_below_limit",
+        /// The broker's `fetch.max.bytes` is below the limit.
+        FetchBelowLimit = "fetch_below_limit",
+        /// The topic stores batches with a codec of its own: they are judged again.
+        Recompressed = "recompressed",
+        /// A batch limit that no batching client can keep.
+        SmallBatchLimit = "small_batch_limit",
+        /// A rule matches no topic.
+        RuleMatchesNoTopic = "rule_matches_no_topic",
+        /// Earlier rules take every topic that a rule matches.
+        RuleNeverReached = "rule_never_reached",
+        /// A rule governs topics that Kafka, Streams, Connect or MirrorMaker keep for themselves.
+        InternalTopic = "internal_topic",
+    }
+}
+
+/// One thing that does not go together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was compared.
+    pub rule: FindingRule,
+    /// The topics it is about; none where it is about brokers or a rule alone.
+    pub topics: Vec<String>,
+    /// The values that were compared.
+    pub values: Vec<Value>,
+    /// Why it hurts.
+    pub why: String,
+    /// What mends it: a command, or a change of the configuration.
+    pub fix: String,
+}
+
+/// One value that was compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Value {
+    /// Whose: a topic, `broker 1`, `rule orders`, `sizegate`.
+    pub of: String,
+    /// Its key.
+    pub key: String,
+    /// The value: a number of bytes, or a word.
+    pub value: serde_json::Value,
+    /// Where it comes from.
+    pub source: String,
+}
+
+impl Value {
+    fn new(
+        of: impl Into<String>,
+        key: &str,
+        value: impl Into<serde_json::Value>,
+        source: &str,
+    ) -> Self {
+        Self {
+            of: of.into(),
+            key: key.to_owned(),
+            value: value.into(),
+            source: source.to_owned(),
+        }
+    }
+
+    fn setting(of: impl Into<String>, key: &str, setting: &Setting<u64>) -> Self {
+        Self::new(of, key, setting.value(), setting.source().label())
+    }
+
+    fn limit(of: impl Into<String>, limit: &Limit) -> Self {
+        let source = match &limit.name {
+            Some(name) => format!("{} {name}", limit.source),
+            None => limit.source.label().to_owned(),
+        };
+        let key = format!("{} limit", limit.gate);
+        Self::new(of, &key, limit.value, &source)
+    }
+}
+
+/// Everything that is compared.
+#[derive(Debug)]
+pub struct Comparison<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// Compiled from it, with the families among the cluster's topics.
+    pub policy: Policy,
+    /// What was read.
+    pub facts: &'a ClusterFacts,
+    commands: Commands,
+    by_name: HashMap<&'a str, &'a TopicFacts>,
+}
+
+impl<'a> Comparison<'a> {
+    /// Of a configuration with a cluster.
+    ///
+    /// # Errors
+    /// The rules cannot be compiled.
+    pub fn new(config: &'a Config, facts: &'a ClusterFacts) -> Result<Self, String> {
+        let policy = Policy::compile(config)?;
+        let named = facts.topics.iter().filter(|topic| !topic.is_internal);
+        let related = policy.among(named.map(|topic| &topic.name));
+        Ok(Self {
+            config,
+            policy: related.unwrap_or(policy),
+            facts,
+            commands: Commands::new(config),
+            by_name: facts
+                .topics
+                .iter()
+                .map(|topic| (&*topic.name, topic))
+                .collect(),
+        })
+    }
+
+    /// What was read of a topic.
+    pub fn topic(&self, name: &str) -> Option<&'a TopicFacts> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The commands for this cluster.
+    pub const fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    /// A topic's own limit at the broker.
+    pub fn learned(&self, name: &str) -> Option<Learned> {
+        self.topic(name)?.batch_limit().map(Learned::own)
+    }
+
+    /// The batch limit in force, families included.
+    pub fn batch_limit(&self, policy: &TopicPolicy, name: &str) -> Option<Limit> {
+        let of_member = |at: usize| {
+            let member = policy.members.get(at)?;
+            Some(self.topic(&member.topic)?.batch_limit()?.0)
+        };
+        policy.batch_limit(policy.tightest(self.learned(name), of_member))
+    }
+
+    /// The batch limit of a topic before its family's members are allowed for.
+    pub fn own_batch_limit(&self, name: &str) -> Option<Limit> {
+        self.policy.own(name).batch_limit(self.learned(name))
+    }
+}
+
+/// Every finding, errors first, each kind by topic.
+pub fn find(comparison: &Comparison<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    families::find(comparison, &mut found);
+    topics::find(comparison, &mut found);
+    brokers::find(comparison, &mut found);
+    configured::find(comparison, &mut found);
+    found.sort_by(|a, b| {
+        let key = |finding: &Finding| (finding.severity, finding.rule);
+        key(a).cmp(&key(b)).then_with(|| a.topics.cmp(&b.topics))
+    });
+    found
+}

@@ -1,0 +1,183 @@
+//! Messages of magic 0 and 1 (Produce before version 3): the same gates, measured as their formats have them.
+//!
+//! A message is a batch of its own: its uncompressed bytes are its wire bytes with what it wraps decompressed. Record
+//! bytes, and the estimate, are a message's own bytes, offset and size included; there are no headers.
+
+use std::ops::ControlFlow;
+
+use super::limits::Ceilings;
+use super::tally::Tally;
+use super::{DeepLimits, Effort, Finding, Inspection, Over, Proof, Scratch, Undecodable, inspect};
+use crate::batch::{BatchHeader, Message, MessageStream, RecordError, RecordSizes, messages};
+use crate::codec::{DecodeError, Decoders, End, Output, crc32, upper_bound};
+use crate::policy::{Codec, Size};
+
+/// Inspects a message set. Its proof is the dearest that a message needed; its `uncompressed` that of the largest
+/// message, `records` and `largest` are not given.
+pub fn inspect_message_set(
+    set: &[u8],
+    limits: &DeepLimits,
+    effort: Effort,
+    scratch: &mut Scratch,
+) -> Inspection {
+    scratch.sizes.clear();
+    let mut whole = Inspection::new(Finding::Within, Proof::Header);
+    let mut index = 0u32;
+    for message in messages(set) {
+        // What is not a message set is refused by the broker for that.
+        let Ok(message) = message else { break };
+        let left = effort.less(whole.spent_bytes());
+        let (one, count) = match (message.magic, BatchHeader::read(message.bytes)) {
+            (2, Ok(header)) => {
+                let one = inspect(&header, message.bytes, limits, left, scratch);
+                (one, u32::try_from(header.records_count).unwrap_or(0))
+            }
+            (2, Err(_)) => break,
+            _ => inspect_message(&message, limits, left, scratch),
+        };
+        whole.proof = whole.proof.max(one.proof);
+        whole.decoded_bytes = whole.decoded_bytes.saturating_add(one.decoded_bytes);
+        whole.scanned_bytes = whole.scanned_bytes.saturating_add(one.scanned_bytes);
+        whole.uncompressed = larger(whole.uncompressed, one.uncompressed);
+        if one.finding != Finding::Within {
+            whole.finding = behind(one.finding, index);
+            break;
+        }
+        index = index.saturating_add(count);
+    }
+    whole
+}
+
+fn larger(a: Option<Size>, b: Option<Size>) -> Option<Size> {
+    [a, b].into_iter().flatten().max_by_key(|size| size.bytes())
+}
+
+/// A record's index counts from the first message of the set.
+fn behind(finding: Finding, index: u32) -> Finding {
+    match finding {
+        Finding::Over(mut over) => {
+            if let Some(record) = &mut over.record {
+                record.index = record.index.saturating_add(index);
+            }
+            Finding::Over(over)
+        }
+        other => other,
+    }
+}
+
+/// One message, and how many are in it.
+fn inspect_message(
+    message: &Message<'_>,
+    limits: &DeepLimits,
+    effort: Effort,
+    scratch: &mut Scratch,
+) -> (Inspection, u32) {
+    let ceilings = Ceilings::new(limits, message.wire_bytes());
+    let (found, count) = look(message, &ceilings, effort, &mut scratch.decoders);
+    let is_refused = matches!(found.finding, Finding::Over(_) | Finding::Undecodable(_));
+    if is_refused && crc32(message.checked()) != message.crc {
+        return (Inspection::new(Finding::BadCrc, found.proof), count);
+    }
+    (found, count)
+}
+
+fn look(
+    message: &Message<'_>,
+    ceilings: &Ceilings,
+    effort: Effort,
+    decoders: &mut Decoders,
+) -> (Inspection, u32) {
+    let unreadable = |why| (Inspection::new(Finding::Undecodable(why), Proof::Header), 1);
+    let Some(codec) = Codec::from_attributes(message.attributes) else {
+        return unreadable(Undecodable::UnknownCodec);
+    };
+    let (Some(sizes), Some(value)) = (message.sizes(), message.value()) else {
+        return unreadable(Undecodable::Records(RecordError::LengthMismatch));
+    };
+    if codec == Codec::None {
+        let size = Size::Exact(message.wire_bytes());
+        let mut tally = Tally::new(ceilings, ceilings.batch_over(size), None);
+        // It is the only one: where it ends, so does the walk.
+        let _ = tally.record(&sizes);
+        let finding = tally.over.map_or(Finding::Within, Finding::Over);
+        return (Inspection::new(finding, Proof::Walk).measured(size), 1);
+    }
+    let around = message.wire_bytes().saturating_sub(value.len() as u64);
+    if let Some(bound) = upper_bound(codec, value)
+        && ceilings.hold_message(around, bound.at_most)
+    {
+        // How many are in it is not known; nothing behind it is numbered by that but for a text.
+        return (Inspection::new(Finding::Within, Proof::Bound), 1);
+    }
+    let mut reading = Reading {
+        stream: Ok(MessageStream::new(message.magic)),
+        tally: Tally::new(ceilings, None, None),
+        decoded: 0,
+    };
+    let cap = ceilings
+        .uncompressed
+        .saturating_sub(around)
+        .min(effort.decode_at_most_bytes());
+    let decoder = match message.magic {
+        0 => decoders.decoder(codec, cap).of_magic_0(),
+        _ => decoders.decoder(codec, cap),
+    };
+    let end = decoder.decode(value, &mut reading);
+    reading.conclude(end, ceilings, around)
+}
+
+/// Takes what the decoder produces and walks its messages.
+struct Reading<'a> {
+    stream: Result<MessageStream, RecordError>,
+    tally: Tally<'a>,
+    decoded: u64,
+}
+
+impl Output for Reading<'_> {
+    fn piece(&mut self, bytes: &[u8]) -> ControlFlow<()> {
+        self.decoded = self.decoded.saturating_add(bytes.len() as u64);
+        let Ok(stream) = &mut self.stream else {
+            return ControlFlow::Break(());
+        };
+        let tally = &mut self.tally;
+        match stream.feed(bytes, |sizes: &RecordSizes| tally.record(sizes)) {
+            Ok(ControlFlow::Continue(())) => {
+                tally.partial_record(&stream.partial(), bytes.len() as u64)
+            }
+            Ok(ControlFlow::Break(())) => ControlFlow::Break(()),
+            Err(error) => {
+                self.stream = Err(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+impl Reading<'_> {
+    fn conclude(
+        self,
+        end: Result<End, DecodeError>,
+        ceilings: &Ceilings,
+        around: u64,
+    ) -> (Inspection, u32) {
+        let so_far = around.saturating_add(self.decoded);
+        let size = match end {
+            Ok(End::Complete) => Size::Exact(so_far),
+            _ => Size::AtLeast(so_far),
+        };
+        let messages = self.stream.and_then(|stream| stream.finish());
+        let over: Option<Over> = self.tally.over.or_else(|| ceilings.batch_over(size));
+        let finding = match (over, end, messages) {
+            (Some(over), _, _) => Finding::Over(over),
+            (None, Err(error), _) => Finding::Undecodable(Undecodable::Payload(error)),
+            (None, Ok(End::OverCap), _) => Finding::Unfinished,
+            (None, Ok(_), Err(error)) => Finding::Undecodable(Undecodable::Records(error)),
+            (None, Ok(_), Ok(_)) => Finding::Within,
+        };
+        let inspection = Inspection {
+            decoded_bytes: self.decoded,
+            ..Inspection::new(finding, Proof::Decode).measured(size)
+        };
+        (inspection, messages.unwrap_or(1))
+    }
+}

@@ -1,0 +1,265 @@
+//! The gates inside a batch, as a client meets them: each with its numbers, bombs included, and what cannot be read.
+
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+#[path = "inspect/bomb.rs"]
+#[allow(dead_code)]
+mod bomb;
+#[path = "inspect/make.rs"]
+#[allow(dead_code)]
+mod make;
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use make::{COMPRESSED, Record, batch_of, compress, records, seal, text, value};
+use sizegate::policy::Codec;
+use support::scripted::Broker;
+use support::{Answer, Connection, Inside, Part};
+
+const TOPICS: [(&str, i32, u64); 3] = [
+    ("deep", 4, 200_000_000),
+    ("free", 4, 200_000_000),
+    ("bombed", 4, 200_000_000),
+];
+
+fn part(broker: &Broker, topic: &str, batch: Vec<u8>) -> Part {
+    Part::new(&broker.topic(topic), Bytes::from(batch))
+}
+
+fn send(connection: &mut Connection, broker: &Broker, topic: &str, batch: Vec<u8>) -> Answer {
+    connection
+        .produce(9, -1, &[part(broker, topic, batch)])
+        .remove(0)
+}
+
+/// Sets a flag when it goes.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Refused by size, with these words in its text.
+fn assert_refused(answer: &Answer, words: &str) {
+    let text = answer.text.as_deref().unwrap_or_default();
+    assert_eq!(answer.code, 10, "{answer:?}");
+    assert!(text.contains(words), "{words}: {text}");
+}
+
+#[test]
+fn every_gate_inside_a_batch_passes_its_limit_and_refuses_one_byte_more_with_its_numbers() {
+    let broker = Broker::sound(&TOPICS);
+    let header = |value: usize| vec![(b"name".to_vec(), Some(text(9, value)))];
+    let record = |key: usize, value: usize, headers: usize| Record {
+        key: Some(text(1, key)),
+        value: Some(text(2, value)),
+        headers: header(headers),
+    };
+    let at = |grown: [usize; 3]| record(100 + grown[0], 1_000 + grown[1], 50 + grown[2]);
+    let limited = [value("first"), at([0, 0, 0]), value("last")];
+    let bytes = make::encode(&limited[1], 1).len();
+    let whole = records(&limited).len() + 61;
+    // Java's: 61 and 21 and the content with its lengths.
+    let estimate = 61 + 21 + (2 + 100) + (2 + 1_000) + 1 + (1 + 4 + 1 + 50);
+    for (gate, limit, grown) in [
+        ("record", bytes, [0, 1, 0]),
+        ("estimate", estimate, [0, 1, 0]),
+        ("key", 100, [1, 0, 0]),
+        ("value", 1_000, [0, 1, 0]),
+        ("headers", 54, [0, 0, 1]),
+        ("uncompressed", whole, [0, 1, 0]),
+    ] {
+        let yaml = format!(
+            "rules: [{{name: r, topics: [deep], error_code: MESSAGE_TOO_LARGE, limits: {{{gate}_bytes: {limit}}}}}]"
+        );
+        let proxy = Inside::start(&broker, &[], &yaml);
+        let mut connection = proxy.connect();
+        let over = [value("first"), at(grown), value("last")];
+        for codec in [
+            Codec::None,
+            Codec::Gzip,
+            Codec::Snappy,
+            Codec::Lz4,
+            Codec::Zstd,
+        ] {
+            let answer = send(
+                &mut connection,
+                &broker,
+                "deep",
+                make::batch(codec, &limited),
+            );
+            assert_eq!(answer.code, 0, "{gate} {codec}: {answer:?}");
+            let answer = send(&mut connection, &broker, "deep", make::batch(codec, &over));
+            // A decode stops at the limit and one byte more.
+            let is_exact = gate != "uncompressed" || codec == Codec::None;
+            let size = if is_exact {
+                "size_bytes"
+            } else {
+                "at_least_bytes"
+            };
+            let numbers = format!(
+                "[gate={gate} {size}={} limit_bytes={limit} source=rule",
+                limit + 1
+            );
+            assert_refused(&answer, &numbers);
+            if gate != "uncompressed" {
+                assert_refused(&answer, " 2 of 3 ");
+                assert_refused(&answer, " record=2 ");
+            }
+            let answer = send(&mut connection, &broker, "free", make::batch(codec, &over));
+            assert_eq!(answer.code, 0, "{gate} {codec}: {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_too_long_to_decode_on_its_sessions_turn_is_judged_all_the_same() {
+    let broker = Broker::sound(&TOPICS);
+    let yaml = "rules: [{name: r, topics: [deep], error_code: MESSAGE_TOO_LARGE, limits: {record_bytes: 100000}}]";
+    let proxy = Inside::start(&broker, &[], yaml);
+    let mut connection = proxy.connect();
+    let content: Vec<Record> = (0..40).map(|n| value(text(n, 99_000))).collect();
+    let mut over = content.clone();
+    over[37] = value(text(7, 100_001));
+    for codec in COMPRESSED {
+        for _ in 0..2 {
+            let answer = send(
+                &mut connection,
+                &broker,
+                "deep",
+                make::batch(codec, &content),
+            );
+            assert_eq!(answer.code, 0, "{codec}: {answer:?}");
+            let answer = send(&mut connection, &broker, "deep", make::batch(codec, &over));
+            assert_refused(&answer, "record 38 of 40 is 100,0");
+        }
+    }
+    // In the order in which they were asked, although some took longer.
+    let sent: Vec<i32> = (0..20)
+        .map(|n| {
+            let batch = match n % 3 {
+                0 => make::batch(Codec::Gzip, &content),
+                1 => make::batch(Codec::Zstd, &over),
+                _ => make::batch(Codec::None, &[value("small")]),
+            };
+            connection.send_produce(9, -1, &[part(&broker, "deep", batch)])
+        })
+        .collect();
+    for (n, correlation) in sent.into_iter().enumerate() {
+        let (answered, answers) = connection.receive_produce(9).unwrap();
+        assert_eq!(answered, correlation);
+        assert_eq!(answers[0].code, if n % 3 == 1 { 10 } else { 0 }, "{n}");
+    }
+}
+
+#[test]
+fn bombs_from_many_connections_are_answered_by_gate_and_numbers_and_a_neighbour_is_served() {
+    const BUDGET: usize = 64 << 20;
+    let broker = Broker::sound(&TOPICS);
+    let yaml = "memory: {budget: 64MiB}\n\
+        rules: [{name: r, topics: [bombed], limits: {uncompressed_bytes: 16MiB}}]";
+    let proxy = Inside::start(&broker, &["frame_bytes: 60MiB"], yaml);
+    let bombs = bomb::small_bombs().map(|(codec, payload)| (codec, batch_of(codec, &payload, 1)));
+    let is_over = AtomicBool::new(false);
+    let explode = |codec: Codec, batch: &[u8]| {
+        let mut connection = proxy.connect();
+        let answer = send(&mut connection, &broker, "bombed", batch.to_vec());
+        assert_refused(&answer, "[gate=uncompressed at_least_bytes=");
+        assert_refused(&answer, " limit_bytes=16777216 source=rule rule=r ");
+        assert_refused(&answer, &format!(" codec={codec} records=1 "));
+        // The connection that sent it is of use again.
+        let small = make::batch(Codec::None, &[value("small")]);
+        assert_eq!(send(&mut connection, &broker, "bombed", small).code, 0);
+    };
+    thread::scope(|scope| {
+        let neighbour = scope.spawn(|| {
+            let mut connection = proxy.connect();
+            let (mut served, mut held) = (0, 0);
+            while !is_over.load(Ordering::Relaxed) {
+                let asked = Instant::now();
+                let batch = make::batch(Codec::Lz4, &[value(text(served, 5_000))]);
+                assert_eq!(send(&mut connection, &broker, "bombed", batch).code, 0);
+                // A guard against starving, on a machine that has other things to do; latency is the bench's.
+                assert!(asked.elapsed() < Duration::from_secs(30));
+                served += 1;
+                held = held.max(proxy.shared.budget.held_bytes());
+                thread::sleep(Duration::from_millis(2));
+            }
+            (served, held)
+        });
+        // Also where an assertion fails.
+        let neighbour_ends = OnDrop(&is_over);
+        let (explode, bombs) = (&explode, &bombs);
+        thread::scope(|scope| {
+            for n in 0..64 {
+                // Mostly zstd: those are the smallest, the others are megabytes of their own.
+                let (codec, batch) = &bombs[if n % 8 == 0 { n / 8 % 3 } else { 1 }];
+                scope.spawn(move || explode(*codec, batch));
+            }
+        });
+        drop(neighbour_ends);
+        let (served, held) = neighbour.join().unwrap();
+        assert!(served > 10, "{served} requests of the neighbour");
+        assert!(held <= 2 * BUDGET, "{held} bytes held");
+    });
+    proxy.wait_until_nothing_is_held();
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_where_a_limit_needs_it_and_a_wrong_checksum_goes_on() {
+    let broker = Broker::sound(&TOPICS);
+    let yaml = "rules: [{name: r, topics: [deep], limits: {record_bytes: 1000}}]";
+    let proxy = Inside::start(&broker, &[], yaml);
+    let mut connection = proxy.connect();
+    let content = records(&[value(text(1, 5_000))]);
+    for codec in COMPRESSED {
+        let mut payload = compress(codec, &content);
+        let half = payload.len() / 2;
+        payload.truncate(half);
+        let cut = batch_of(codec, &payload, 1);
+        let answer = send(&mut connection, &broker, "deep", cut.clone());
+        let text = answer.text.clone().unwrap_or_default();
+        // Enough of it may be readable to see that it is too large.
+        if answer.code == 87 {
+            assert!(
+                text.contains("cannot be decoded (codec="),
+                "{codec}: {text}"
+            );
+            assert_eq!(answer.record_errors, [(0, None)], "{codec}");
+        } else {
+            assert_refused(&answer, "[gate=record at_least_bytes=");
+        }
+        assert_eq!(
+            send(&mut connection, &broker, "free", cut.clone()).code,
+            0,
+            "{codec}"
+        );
+        // The broker sees to it: this one takes everything.
+        let mut wrong = cut;
+        wrong[17] ^= 1;
+        assert_eq!(
+            send(&mut connection, &broker, "deep", wrong).code,
+            0,
+            "{codec}"
+        );
+    }
+    let mut unknown = make::batch(Codec::None, &[value("x")]);
+    for id in 5..=7 {
+        unknown[22] = id;
+        seal(&mut unknown);
+        let answer = send(&mut connection, &broker, "deep", unknown.clone());
+        assert_eq!(answer.code, 87, "{answer:?}");
+        assert_eq!(
+            send(&mut connection, &broker, "free", unknown.clone()).code,
+            0
+        );
+    }
+    let rubbish = batch_of(Codec::Zstd, b"rubbish", 1);
+    assert_eq!(send(&mut connection, &broker, "deep", rubbish).code, 87);
+}
