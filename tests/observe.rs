@@ -190,7 +190,8 @@ fn counts(
 #[test]
 fn observing_a_proxy_or_a_rule_gives_the_verdicts_of_enforcing() {
     let kafka = Kafka::shared("4.4.0");
-    let json = "telemetry: {log: json}\n";
+    // Every batch is measured: samples would differ.
+    let json = "telemetry: {log: json}\ninspection: {decode: always}\n";
     let observed_rules = RULES.replace(
         "limits: {batch_bytes: 3000}}",
         "limits: {batch_bytes: 3000}, action: observe}",
