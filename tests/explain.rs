@@ -793,11 +793,11 @@ fn a_running_proxy_answers_the_same_over_http() {
     assert_eq!(status, 400);
     let (status, _) = sizegate.get("/api/v1/explain");
     assert_eq!(status, 405, "it takes a question");
-    // A topic that nobody knows is said to be unknown.
+    // A topic that does not exist is said not to.
     let (status, body) = ask(r#"{"topic": "no-such-topic", "value_bytes": 10}"#);
-    assert_eq!(status, 200, "{body}");
-    assert!(
-        body.contains("the control plane knows no topic no-such-topic"),
-        "{body}"
+    assert_eq!(status, 404, "{body}");
+    assert_eq!(
+        serde_json::from_str::<Value>(&body).unwrap(),
+        json!({"error": "the cluster has no topic no-such-topic"})
     );
 }
