@@ -18,7 +18,7 @@ COPY benches/telemetry.rs benches/inspect.rs benches/
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     target=$(uname -m)-unknown-linux-gnu && \
-    SIZEGATE_COMMIT=$COMMIT RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=/src=. --remap-path-prefix=$CARGO_HOME=cargo" \
+    SIZEGATE_COMMIT=$COMMIT CARGO_PROFILE_RELEASE_DEBUG=0 RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=/src=. --remap-path-prefix=$CARGO_HOME=cargo" \
         cargo build --release --locked --bin sizegate --target "$target" && \
     install -D -s "target/$target/release/sizegate" /root-fs/sizegate
 # What a static binary still wants: authorities to trust, a name for its user, and a folder to mount configs at.

@@ -26,7 +26,7 @@ fail() { echo "image: $*" >&2 && exit 1; }
 
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 if [ $# = 0 ]; then
-  SIZEGATE_COMMIT=$commit RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo" \
+  SIZEGATE_COMMIT=$commit CARGO_PROFILE_RELEASE_DEBUG=0 RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo" \
     cargo build --release --locked --bin sizegate --target "$target"
 fi
 # `ldd` says "statically linked" of a static-pie binary, and fails on other static ones.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # reproduce.sh [CARGO PROFILE]   builds the committed sources twice, in folders of different names, and compares the
-# binaries byte by byte. The profile is `release` unless said.
+# binaries byte by byte. The profile is `release` unless said. Without debug information, as in the image: that of C
+# code would name the folders.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 profile=${1:-release}
@@ -12,7 +13,7 @@ commit=$(git rev-parse --short=12 HEAD)
 for dir in "$work/a" "$work/somewhere-else"; do
   mkdir -p "$dir"
   git archive HEAD | tar -x -C "$dir"
-  (cd "$dir" && SIZEGATE_COMMIT=$commit CARGO_TARGET_DIR=$dir/target \
+  (cd "$dir" && SIZEGATE_COMMIT=$commit CARGO_TARGET_DIR=$dir/target CARGO_PROFILE_RELEASE_DEBUG=0 \
     RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$dir=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo" \
     cargo build --quiet --profile "$profile" --locked --bin sizegate --target "$target")
 done

@@ -148,7 +148,7 @@ await run({
     await page.getByLabel("Value", { exact: true }).fill("70000");
     await page.getByRole("button", { name: "Explain" }).click();
     await outcome.getByText(/sizegate refuses it first/).waitFor();
-    assert.match(await page.getByRole("row").filter({ hasText: "record" }).first().innerText(), /65,536/);
+    assert.match(await page.getByRole("row").filter({ hasText: "gate record" }).first().innerText(), /65,536/);
     await page.getByLabel("Value", { exact: true }).fill("2 MiB");
     await page.getByLabel("Value", { exact: true }).press("Enter");
     await outcome.getByText(/The client refuses it first/).waitFor();

@@ -13,6 +13,7 @@ await run({
     await page.getByLabel("Value", { exact: true }).fill("70000");
     await page.getByRole("button", { name: "Explain" }).click();
     await page.locator(".outcome").waitFor();
+    await page.evaluate(() => scrollTo(0, document.querySelector("h1").offsetTop - 16));
     await shot(page, "page-explain");
   },
   "a phone, dark": async (open) => {

@@ -100,7 +100,7 @@ pub(super) fn sample(
                 .metrics
                 .estimate_bytes
                 .observe_tally(&scratch.sizes().estimate_bytes);
-            compare(measured, &inspection, scratch.sizes());
+            compare(measured, scratch.sizes());
         }
         inspection
     });
@@ -120,19 +120,19 @@ pub(super) fn sample(
     }
 }
 
-/// How near what was measured of a batch comes to the limits inside it.
-fn compare(measured: &Measured, inspection: &Inspection, sizes: &Sizes) {
+/// How near the parts of a batch's records, and their estimates, come to their limits.
+fn compare(measured: &Measured, sizes: &Sizes) {
     let topic = &measured.topic;
     topic.metrics.largest_parts(&sizes.largest);
     for limit in topic.policy.inside_limits() {
         let largest = match limit.gate {
-            Gate::Record => sizes.record_bytes.largest_bytes(),
             Gate::Estimate => sizes.estimate_bytes.largest_bytes(),
             Gate::Key => sizes.largest.key_bytes,
             Gate::Value => sizes.largest.value_bytes,
             Gate::Headers => sizes.largest.headers_bytes,
-            Gate::Uncompressed => inspection.uncompressed.map_or(0, Size::bytes),
-            Gate::Batch | Gate::Ratio | Gate::Frame => continue,
+            // Settling compares these: it knows them of more batches than are sampled.
+            Gate::Batch | Gate::Uncompressed | Gate::Record => continue,
+            Gate::Ratio | Gate::Frame => continue,
         };
         if largest <= limit.value && topic.policy.is_near(largest, limit.value) {
             topic.metrics.near_limit(limit.gate);
