@@ -417,6 +417,21 @@ fn a_compacted_topic_refuses_null_keys_in_the_brokers_own_words() {
 }
 
 #[test]
+fn what_was_counted_for_the_log_is_logged_at_sigterm() {
+    let kafka = Kafka::shared("4.4.0");
+    let topic = kafka.topic("last-words", 1, &[]);
+    let mut sizegate = Sizegate::start(kafka, "limits: {batch_bytes: 2000}");
+    let mut connection = Connection::open(sizegate.bootstrap());
+    for _ in 0..5 {
+        assert_eq!(produce(&mut connection, 8, &topic, 2_001).code, 10);
+    }
+    drop(connection);
+    sizegate.process().signal("TERM");
+    assert_eq!(sizegate.process().wait(PATIENCE), Some(0));
+    sizegate.log_line(&["refus", "count=4", &topic.name]);
+}
+
+#[test]
 fn a_broker_refusal_says_why_sizegate_knew_no_limit() {
     let kafka = Kafka::shared("4.4.0");
     let topic = kafka.topic("unguarded", 1, &[]);

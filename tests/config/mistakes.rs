@@ -162,6 +162,10 @@ fn what_is_not_yaml_as_we_take_it_is_refused_with_its_line() {
             "F:3: is not YAML: while parsing a flow sequence, expected ',' or ']'",
         ),
         (
+            "cluster: {bootstrap_servers: [${HOSTS}]}\n",
+            "F:2: is not YAML: ; quote it: [\"${HOSTS}\"]",
+        ),
+        (
             "a: &x 1\nb: *x\n",
             "F:2: holds an anchor or alias (`&x` or `*x`): write the value out",
         ),
