@@ -272,7 +272,8 @@ fn the_bash_completion_completes() {
 #[test]
 fn flags_that_say_nothing_alone_are_refused_with_what_is_missing() {
     let brokers = "--bootstrap-servers=127.0.0.1:1";
-    let lacking = "says nothing without a record: give --value-bytes, --key-bytes or --headers-bytes\n";
+    let lacking =
+        "says nothing without a record: give --value-bytes, --key-bytes or --headers-bytes\n";
     for (arguments, expected) in [
         (
             &["explain", "orders", brokers, "--max-request-size=10"][..],
@@ -292,7 +293,13 @@ fn flags_that_say_nothing_alone_are_refused_with_what_is_missing() {
             "sizegate: --value-bytes is more than 2147483647: no record is that large\n",
         ),
         (
-            &["explain", "orders", brokers, "--value-bytes=0", "--compressed-bytes=60"],
+            &[
+                "explain",
+                "orders",
+                brokers,
+                "--value-bytes=0",
+                "--compressed-bytes=60",
+            ],
             "sizegate: --compressed-bytes is below 61: it is the whole batch as it travels, its header included\n",
         ),
         (

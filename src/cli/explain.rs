@@ -125,9 +125,13 @@ pub fn run(args: ExplainArgs) -> ExitCode {
 
 /// What is wrong with a question, by the names of the flags. What says more of a record needs the record's sizes.
 fn usable(question: &Question) -> Result<(), String> {
-    let has_record = [question.value_bytes, question.key_bytes, question.headers_bytes]
-        .iter()
-        .any(Option::is_some);
+    let has_record = [
+        question.value_bytes,
+        question.key_bytes,
+        question.headers_bytes,
+    ]
+    .iter()
+    .any(Option::is_some);
     for (flag, is_given) in [
         ("--compressed-bytes", question.compressed_bytes.is_some()),
         ("--max-request-size", question.max_request_size.is_some()),

@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{FamilyView, GapView, MemberView};
 use crate::cluster::{CompressionType, Topic};
+use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES};
 use crate::policy::families::{Alignment, Family, Gap, Member, Membership, gaps};
-use crate::policy::{Codec, Gate, Learned, Policy, grouped};
+use crate::policy::{Codec, Gate, Learned, Policy, Source, grouped};
 use crate::proxy::Shared;
 use crate::telemetry::FamilyFit;
 
@@ -183,6 +184,35 @@ impl Shared {
         warnings
     }
 
+    /// The change that closes a gap; empty where no number does.
+    fn remedy(&self, member: &Member, gap: &Gap) -> String {
+        let Some(missing) = gap.missing_bytes else {
+            return String::new();
+        };
+        let (topic, needed) = (&member.topic, gap.member_bytes.saturating_add(missing));
+        let read = self
+            .cluster
+            .topic(topic)
+            .and_then(|known| known.batch_limit());
+        match read.filter(|(bytes, _)| gap.gate == Gate::Batch && *bytes == gap.member_bytes) {
+            Some((_, source)) => {
+                let key = match source {
+                    Source::Segment => SEGMENT_BYTES,
+                    _ => MAX_MESSAGE_BYTES,
+                };
+                let detected = match member.membership {
+                    Membership::Configured => "",
+                    Membership::Detected => " --detected",
+                };
+                format!("; raise {topic}'s {key} to {needed}, or `sizegate align{detected}`")
+            }
+            None => format!(
+                "; raise the rule's {}_bytes for {topic} to {needed}",
+                gap.gate
+            ),
+        }
+    }
+
     /// Every member that does not fit, with what to say of it.
     fn misfits(&self) -> Vec<Misfit> {
         let policy = self.policy.load();
@@ -192,7 +222,7 @@ impl Shared {
             let mut why: Vec<String> = gaps
                 .iter()
                 .filter(|gap| gap.missing_bytes != Some(0))
-                .map(|gap| in_words(gap, &remedy(&policy, member, gap)))
+                .map(|gap| in_words(gap, &self.remedy(member, gap)))
                 .collect();
             why.extend(self.compression_warnings(&family.main, &member.topic));
             if !why.is_empty() {
@@ -225,23 +255,6 @@ fn is_aligned(gaps: &[Gap]) -> Option<bool> {
 
 fn widest(gaps: &[Gap]) -> Option<u64> {
     gaps.iter().filter_map(|gap| gap.missing_bytes).max()
-}
-
-/// The change that closes a gap; empty where no number does.
-fn remedy(policy: &Policy, member: &Member, gap: &Gap) -> String {
-    let Some(missing) = gap.missing_bytes else {
-        return String::new();
-    };
-    let (topic, needed) = (&member.topic, gap.member_bytes.saturating_add(missing));
-    if gap.gate == Gate::Batch && policy.for_topic(topic).batch.is_none() {
-        let detected = match member.membership {
-            Membership::Configured => "",
-            Membership::Detected => " --detected",
-        };
-        format!("; raise {topic}'s max.message.bytes to {needed}, or `sizegate align{detected}`")
-    } else {
-        format!("; raise {topic}'s limits.{}_bytes to {needed}", gap.gate)
-    }
 }
 
 fn in_words(gap: &Gap, remedy: &str) -> String {

@@ -37,7 +37,10 @@ pub(super) fn run(args: &ConfigArgs) -> ExitCode {
             ExitCode::from(FINDINGS)
         }
         Err(error) => {
-            eprintln!("sizegate: no answer from {admin} (admin.bind): {}", in_words(&error));
+            eprintln!(
+                "sizegate: no answer from {admin} (admin.bind): {}",
+                in_words(&error)
+            );
             ExitCode::from(FAILED)
         }
     }
