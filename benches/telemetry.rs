@@ -115,7 +115,7 @@ impl Known for Limits {
     }
 }
 
-/// A thousand topics: `sizes` of them the four histograms of sizes, and `codecs` codecs.
+/// A thousand topics, each with its wire bytes or with every histogram and two codecs.
 fn scraped(full: bool) -> (Arc<Metrics>, Arc<dyn Known>) {
     let metrics = Metrics::new(1_000);
     let known: Arc<dyn Known> = Arc::new(Limits);
@@ -127,6 +127,8 @@ fn scraped(full: bool) -> (Arc<Metrics>, Arc<dyn Known>) {
             topic.uncompressed(Codec::Lz4, 64_000);
             topic.record_bytes.observe(2_000);
             topic.estimate_bytes.observe(2_100);
+            topic.fetch_batch_bytes.observe(16_000);
+            topic.linger_seconds.observe(Duration::from_secs(1));
             topic.batch(Codec::Zstd, 9_000, 10);
         }
     }

@@ -2,7 +2,7 @@
 # seeds.sh   makes fuzz/corpus/TARGET from the batches of real clients in tests/data/batches
 #
 # Then: cargo +nightly fuzz run TARGET, or scripts/fuzz.sh for all (record_walk, codec_gzip, codec_snappy, codec_lz4,
-# codec_zstd and inspect have seeds; the others find their way without)
+# codec_zstd, inspect and fetch have seeds; the others find their way without)
 set -euo pipefail
 cd "$(dirname "$0")"
 for codec in gzip snappy lz4 zstd; do
@@ -22,3 +22,31 @@ for file in ../tests/data/batches/*.bin; do
     tail -c +62 "$file" >"corpus/codec_${names[$codec]}/$name"
   fi
 done
+
+# What the target takes first: request (0), ShareFetch answer (1) or Fetch answer (2); version - 4; bytes in a piece.
+mkdir -p corpus/fetch
+hex() { printf '%b' "$(tr -d ' \n' | sed 's/../\\x&/g')"; }
+# Version 12, a frame of one topic "t" with partition 0 at offset 5, 1 MiB, client id "c".
+hex >corpus/fetch/request-12 <<'EOF'
+00 08 07  00000045 0001 000c 00000001 0001 63 00
+ffffffff 000001f4 00000001 03200000 00 00000000 ffffffff
+02 02 74 02 00000000 ffffffff 0000000000000005 ffffffff ffffffffffffffff 00100000 00 00
+01 01 00
+EOF
+# Version 4 names topics with two bytes of length and has no sessions.
+hex >corpus/fetch/request-4 <<'EOF'
+00 00 03  00000033 0001 0004 00000001 0001 63
+ffffffff 000001f4 00000001 03200000 00
+00000001 0001 74 00000001 00000000 0000000000000005 00100000
+EOF
+# An answer of one topic and partition with a real batch, in both encodings.
+batch=$(od -An -v -tx1 ../tests/data/batches/confluent-none-one-random-9000.bin | tr -d ' \n')
+bytes=$((${#batch} / 2))
+{
+  printf '02 08 11 00 00000000 0000 00000000 02 02 74 02 00000000 0000 0000000000000001 0000000000000001 '
+  printf '0000000000000000 00 ffffffff %02x%02x %s 00 00 00' $(((bytes + 1) % 128 + 128)) $(((bytes + 1) / 128)) "$batch"
+} | hex >corpus/fetch/answer-12
+{
+  printf '02 00 11 00000000 00000001 0001 74 00000001 00000000 0000 0000000000000001 0000000000000001 '
+  printf '00000000 %08x %s' "$bytes" "$batch"
+} | hex >corpus/fetch/answer-4

@@ -22,6 +22,7 @@ pub mod check;
 pub mod completions;
 pub mod explain;
 pub mod run;
+pub mod suggest;
 
 /// Exit code: done, nothing to say.
 pub const FINE: u8 = 0;
@@ -56,6 +57,8 @@ pub enum Command {
     Run(run::RunArgs),
     /// Say what is wrong with a config, or what it means; with --cluster, what does not go together
     Check(check::CheckArgs),
+    /// Suggest limits from what was measured
+    Suggest(suggest::SuggestArgs),
     /// Raise the limits of retry and dead-letter topics to what their main topics need
     Align(align::AlignArgs),
     /// Say which limits a topic has, and who would refuse a record of given sizes

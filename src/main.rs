@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use sizegate::cli::{Cli, Command, align, check, completions, explain, run};
+use sizegate::cli::{Cli, Command, align, check, completions, explain, run, suggest};
 
 fn main() -> ExitCode {
     match Cli::from_command_line() {
@@ -12,6 +12,9 @@ fn main() -> ExitCode {
         Ok(Cli {
             command: Command::Check(args),
         }) => check::run(args),
+        Ok(Cli {
+            command: Command::Suggest(args),
+        }) => suggest::run(args),
         Ok(Cli {
             command: Command::Align(args),
         }) => align::run(args),

@@ -281,12 +281,14 @@ fn metric(sizegate: &Sizegate, name: &str, topic: &Topic) -> f64 {
     sizegate.metrics().sum(name, &[("topic", &topic.name)])
 }
 
+/// The batches here bear old timestamps: they must not be deleted for it.
+const LARGE_TOPIC: &[(&str, &str)] = &[("max.message.bytes", "4194304"), ("retention.ms", "-1")];
 const LARGE: usize = 300_000;
 const ENOUGH: (i32, i32) = (1 << 20, 50 << 20);
 
 /// A topic whose partition 0 holds batches of these sizes, written past the proxy and known to it.
 fn filled(kafka: &Kafka, sizegate: &Sizegate, stem: &str, sizes: &[usize]) -> Topic {
-    let topic = kafka.topic(stem, 1, &[("max.message.bytes", "4194304")]);
+    let topic = kafka.topic(stem, 1, LARGE_TOPIC);
     let mut connection = Connection::open(kafka.bootstrap().as_str());
     for &size in sizes {
         let records = batch_of_bytes(size).build();
@@ -528,7 +530,7 @@ fn several_fetches_in_flight_are_counted_and_not_judged() {
 fn a_java_consumer_that_cannot_deserialise_a_large_record_is_found_after_its_third_start() {
     let kafka = Kafka::shared("4.4.0");
     let sizegate = Sizegate::start(kafka, "");
-    let topic = kafka.topic("failing", 1, &[("max.message.bytes", "4194304")]);
+    let topic = kafka.topic("failing", 1, LARGE_TOPIC);
     let mut connection = Connection::open(kafka.bootstrap().as_str());
     for value_bytes in [100, 2_000_000] {
         let records = batch([Record::of_a(value_bytes)]).build();

@@ -391,7 +391,7 @@ fn a_record_too_large_after_decompression_is_refused_with_our_words() {
             let text = answer.text.unwrap_or_default();
             assert!(
                 text.starts_with("sizegate let ")
-                    && text.contains("max.decompressed.message.bytes (10000)"),
+                    && text.contains("max.decompressed.message.bytes (10,000)"),
                 "{codec} v{version}: {text}"
             );
         }

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,8 +14,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The keys of the large record and of the small one behind it.
 const LARGE: &str = "k-0123456789";
 const SMALL: &str = "k-small";
-/// What `sizegate align` gives members whose main topic has Kafka's default.
-const ALIGNED: &str = "1114124";
 
 /// The topics of one application.
 struct Chain {
@@ -62,6 +61,24 @@ impl Chain {
             let change = [("max.message.bytes", Some(max_message_bytes))];
             self.kafka.alter_topic_config(&member, &change);
         }
+    }
+
+    /// Runs `sizegate align --apply`: whatever the main topic takes, its members then take with headroom.
+    fn align(&self) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("sizegate.yaml");
+        let bootstrap = self.kafka.bootstrap();
+        let config = format!(
+            "cluster: {{bootstrap_servers: ['{bootstrap}']}}\n{}",
+            self.family()
+        );
+        std::fs::write(&file, config).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_sizegate"))
+            .args(["align", "--apply", "--config"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
     }
 
     fn application(&self, sizegate: &Sizegate, args: &[(&str, &str)]) -> Running {
@@ -155,8 +172,7 @@ fn a_record_that_fits_its_main_topic_fails_five_times_and_its_dead_letter_blocks
         "{told}"
     );
     is_stuck_at(&application, &chain, &chain.retry(3));
-    // As `sizegate align --apply` does.
-    chain.raise(ALIGNED);
+    chain.align();
     let arrived = both_arrive(&application, &chain);
     assert_eq!(arrived["value_bytes"], 1_000_000);
     sizegate.log_line(&[
@@ -182,7 +198,7 @@ fn with_alignment_enforced_the_producer_is_told_at_the_first_send() {
     for topic in chain.members().iter().chain([&chain.main]) {
         assert_eq!(chain.kafka.latest_offset(topic, 0), 0, "{topic}");
     }
-    chain.raise(ALIGNED);
+    chain.align();
     both_arrive(&application, &chain);
 }
 

@@ -322,7 +322,7 @@ async fn find(
                     Some(name) if !by_id => Key::Name(Arc::from(name)),
                     _ => Key::Id(entry.id),
                 };
-                shared.condition.hidden(&key.to_string());
+                shared.condition.hidden(&key);
                 registry.miss(key, Absence::Hidden);
             }
             None => {}

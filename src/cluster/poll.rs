@@ -110,8 +110,11 @@ async fn refresh(shared: &Shared, link: &mut Link, pace: Pace) -> Result<(), Cal
             .filter(|outcome| **outcome == Outcome::Forbidden)
             .count();
     }
-    let is_seen = |topic: &str| shared.registry.topic(topic).is_some();
-    shared.condition.forbidden(forbidden, topics.len(), is_seen);
+    shared
+        .condition
+        .forbidden(forbidden, topics.len(), |topic| {
+            shared.registry.is_known(topic)
+        });
     Ok(())
 }
 

@@ -349,14 +349,17 @@ impl Registry {
         Some(latest.1.inherited.get())
     }
 
-    /// It is known, or known to be absent.
-    pub(super) fn is_settled(&self, key: &Key) -> bool {
-        let is_known = match key {
+    pub(super) fn is_known(&self, key: &Key) -> bool {
+        match key {
             Key::Name(name) => self.read_topics().by_name.contains(&**name),
             Key::Id(id) => self.read_topics().by_id.contains(id),
             Key::Node(node_id) => self.read_nodes().contains_key(node_id),
-        };
-        is_known || self.absence(key).is_some()
+        }
+    }
+
+    /// It is known, or known to be absent.
+    pub(super) fn is_settled(&self, key: &Key) -> bool {
+        self.is_known(key) || self.absence(key).is_some()
     }
 
     pub(super) fn absence(&self, key: &Key) -> Option<Absence> {

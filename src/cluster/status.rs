@@ -11,6 +11,7 @@ use kafka_protocol::messages::ApiKey;
 
 use super::call_error::CallError;
 use super::limits::MomentCell;
+use super::registry::Key;
 use crate::config::{Advertise, Config};
 use crate::findings::{Commands, Resource};
 
@@ -63,7 +64,7 @@ struct Said {
 /// A topic that a client uses and that we may not see.
 #[derive(Debug)]
 struct Hidden {
-    topic: String,
+    topic: Key,
     text: String,
     /// The last look-up that met it.
     at: Instant,
@@ -130,7 +131,7 @@ impl Condition {
         &self,
         forbidden: usize,
         topics: usize,
-        is_seen: impl FnOnce(&str) -> bool,
+        is_seen: impl FnOnce(&Key) -> bool,
     ) {
         let text = (forbidden > 0).then(|| {
             format!(
@@ -152,7 +153,7 @@ impl Condition {
     }
 
     /// A client uses a topic that we may not even see.
-    pub(super) fn hidden(&self, topic: &str) {
+    pub(super) fn hidden(&self, topic: &Key) {
         let text = format!(
             "topic {topic} is hidden from the proxy, and its limits with it; rules still hold. Grant: {}",
             self.commands
@@ -164,7 +165,7 @@ impl Condition {
         }
         said.was_hidden = true;
         said.hidden = Some(Hidden {
-            topic: topic.to_owned(),
+            topic: topic.clone(),
             text,
             at: Instant::now(),
         });

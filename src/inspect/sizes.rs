@@ -91,8 +91,9 @@ impl SizesTally {
             .map(|(at, count)| (bound_bytes(at), count))
     }
 
+    /// One more.
     #[inline]
-    fn add(&mut self, bytes: u64) {
+    pub fn add(&mut self, bytes: u64) {
         if let Some(under) = self.under.get_mut(place(bytes)) {
             *under = under.saturating_add(1);
         }

@@ -446,6 +446,6 @@ impl TopicPolicy {
 
     /// A size that is within the limit, but above the share of it that counts as near.
     pub fn is_near(&self, size: u64, limit: u64) -> bool {
-        size as f64 > limit as f64 * self.near_limit
+        size <= limit && size as f64 > limit as f64 * self.near_limit
     }
 }

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
+use crate::inspect::SizesTally;
 use crate::policy::LARGE_BYTES;
 use crate::telemetry::{FetchSetting, OTHER, TopicMetrics};
 use crate::wire::fetch::{Ask, Asked, FetchAnswer, FetchRequest, Served};
@@ -28,8 +29,28 @@ pub struct Fetches {
     /// Requests whose answers are to come. With more than one, what was asked last is not what is served next.
     in_flight: usize,
     answer: FetchAnswer,
-    /// The topic that is being served; its metrics alone where its name is not known.
-    serving: Option<Result<Arc<TopicHandle>, Arc<TopicMetrics>>>,
+    serving: Serving,
+}
+
+/// The topic that is being served.
+#[derive(Debug, Default)]
+struct Serving {
+    /// Its metrics alone where its name is not known.
+    topic: Option<Result<Arc<TopicHandle>, Arc<TopicMetrics>>>,
+    /// Its batches, counted together: a topic of tiny batches has ten thousand in an answer.
+    sizes: SizesTally,
+}
+
+impl Serving {
+    /// Another topic's turn.
+    fn turn(&mut self, next: Option<Result<Arc<TopicHandle>, Arc<TopicMetrics>>>) {
+        let sizes = std::mem::take(&mut self.sizes);
+        match std::mem::replace(&mut self.topic, next) {
+            Some(Ok(handle)) => handle.metrics.fetch_batch_bytes.observe_tally(&sizes),
+            Some(Err(metrics)) => metrics.fetch_batch_bytes.observe_tally(&sizes),
+            None => {}
+        }
+    }
 }
 
 /// What was asked for.
@@ -90,7 +111,7 @@ impl Fetches {
     /// An answer begins.
     pub fn begin_answer(&mut self) {
         self.answer = FetchAnswer::default();
-        self.serving = None;
+        self.serving.turn(None);
     }
 
     /// Walks the next bytes of an answer.
@@ -112,10 +133,15 @@ impl Fetches {
         walker.advance(chunk, &mut self.answer.seen_by(serves))
     }
 
-    /// An answer is over.
+    /// The answer to a request that was read is over.
     pub fn end_answer(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.serving = None;
+        self.served();
+    }
+
+    /// Counts what an answer served.
+    pub fn served(&mut self) {
+        self.serving.turn(None);
     }
 }
 
@@ -202,7 +228,7 @@ impl Asked for Asks<'_> {
 struct Serves<'a> {
     /// What it answers; `None` where that is not sure.
     asked: Option<&'a mut Remembered>,
-    serving: &'a mut Option<Result<Arc<TopicHandle>, Arc<TopicMetrics>>>,
+    serving: &'a mut Serving,
     topics: &'a mut TopicCache,
     shared: &'a Shared,
     client: &'a ClientInfo,
@@ -211,14 +237,17 @@ struct Serves<'a> {
 
 impl Served for Serves<'_> {
     fn topic(&mut self, topic: TopicKey<'_>) {
-        *self.serving = Some(match self.topics.resolve(self.shared, topic) {
-            Resolved::Topic(handle) => Ok(handle),
-            Resolved::UnknownId(_) | Resolved::Impossible => Err(self.shared.metrics.topic(OTHER)),
-        });
+        self.serving
+            .turn(Some(match self.topics.resolve(self.shared, topic) {
+                Resolved::Topic(handle) => Ok(handle),
+                Resolved::UnknownId(_) | Resolved::Impossible => {
+                    Err(self.shared.metrics.topic(OTHER))
+                }
+            }));
     }
 
     fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) {
-        let (Some(asked), Some(Ok(handle))) = (&mut self.asked, &*self.serving) else {
+        let (Some(asked), Some(Ok(handle))) = (&mut self.asked, &self.serving.topic) else {
             return;
         };
         let whole_bytes = u64::try_from(asked.max_bytes).unwrap_or(0);
@@ -248,11 +277,6 @@ impl Served for Serves<'_> {
     }
 
     fn batch(&mut self, wire_bytes: u64) {
-        let metrics = match &*self.serving {
-            Some(Ok(handle)) => &handle.metrics,
-            Some(Err(metrics)) => metrics,
-            None => return,
-        };
-        metrics.fetch_batch_bytes.observe(wire_bytes);
+        self.serving.sizes.add(wire_bytes);
     }
 }

@@ -142,7 +142,8 @@ pub struct Session {
     answers: Answers,
     ledger: Ledger,
     judge: Judge,
-    fetches: Fetches,
+    /// None while the client consumes nothing.
+    fetches: Option<Box<Fetches>>,
     exchange: Exchange,
     to_upstream: Outbox,
     to_client: Outbox,
@@ -175,7 +176,7 @@ impl Session {
             answers: Answers::default(),
             ledger: Ledger::default(),
             judge: Judge::new(Arc::clone(&shared), route.node_id()),
-            fetches: Fetches::default(),
+            fetches: None,
             exchange: Exchange::default(),
             to_upstream: Outbox::default(),
             to_client: Outbox::default(),

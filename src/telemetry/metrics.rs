@@ -232,7 +232,7 @@ impl Metrics {
         self.last_reload_success.set(is_in_force.into());
     }
 
-    /// Everything, in Prometheus' text format. Takes about ten milliseconds with a thousand topics: not for a thread
+    /// Everything, in Prometheus' text format. Takes ten to twenty milliseconds with a thousand topics: not for a thread
     /// that serves clients.
     ///
     /// # Errors

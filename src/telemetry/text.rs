@@ -74,7 +74,9 @@ impl Family {
         for (bound, count) in bounds.zip(counts).chain([("+Inf", snapshot.count)]) {
             self.samples.push_str(&bucket);
             self.samples.push_str(bound);
-            put(&mut self.samples, format_args!("\"}} {count}\n"));
+            self.samples.push_str("\"} ");
+            put_count(&mut self.samples, count);
+            self.samples.push('\n');
         }
         self.series("_sum", values);
         put(&mut self.samples, format_args!(" {}\n", snapshot.sum));
@@ -134,7 +136,51 @@ fn escape(text: &mut String, value: &str) {
     }
 }
 
+/// What most of a scrape is made of: `format_args!` takes twice as long for it.
+fn put_count(text: &mut String, count: u64) {
+    let mut digits = [0; 20];
+    let mut first = digits.len();
+    let mut rest = count;
+    while first > 0 {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    text.push_str(std::str::from_utf8(&digits[first..]).unwrap_or_default());
+}
+
 fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
     let written = text.write_fmt(what);
     debug_assert!(written.is_ok(), "a String takes all that is written");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_written_as_they_are() {
+        for count in [0, 1, 9, 10, 99, 100, 1_048_588, u64::MAX - 1, u64::MAX] {
+            let mut text = String::new();
+            put_count(&mut text, count);
+            assert_eq!(text, count.to_string());
+        }
+    }
+
+    #[test]
+    fn a_family_without_samples_is_not_there() {
+        let mut text = String::new();
+        Family::counters(("x_total", "help", &["topic"])).write(&mut text);
+        assert_eq!(text, "");
+        let mut family = Family::gauges(("x", "help", &[]));
+        family.gauge(&[], 0.5);
+        family.write(&mut text);
+        assert_eq!(
+            text,
+            "# HELP sizegate_x help\n# TYPE sizegate_x gauge\nsizegate_x 0.5\n"
+        );
+    }
 }

@@ -194,8 +194,9 @@ impl Session {
         match expected.api_key {
             api::PRODUCE => self.produce_answered(expected.since),
             api::FETCH if fetch::VERSIONS.contains(&expected.api_version) => {
-                self.fetches.end_answer();
+                self.fetches.get_or_insert_default().end_answer();
             }
+            api::SHARE_FETCH => self.fetches.get_or_insert_default().served(),
             _ => {}
         }
         let took = self.last_traffic.saturating_duration_since(expected.since);
@@ -309,7 +310,7 @@ impl Session {
                 }
             }
             Plan::Watch => {
-                self.fetches.begin_answer();
+                self.fetches.get_or_insert_default().begin_answer();
                 let walker = walker(TailKind::Fetch, expected.api_version, frame_bytes);
                 self.answers.intake = Intake::Watch {
                     walker: Some(walker),
@@ -325,7 +326,7 @@ impl Session {
                 self.place_made();
             }
             Plan::Tail(kind) => {
-                self.fetches.begin_answer();
+                self.fetches.get_or_insert_default().begin_answer();
                 let walker = walker(kind, expected.api_version, frame_bytes);
                 self.to_client.push(self.answers.rest.split_to(HEAD_BYTES));
                 self.answers.intake = Intake::Tail {
@@ -471,8 +472,8 @@ impl Session {
         expected: &Expected,
     ) -> Result<(), Malformed> {
         let mut walker = walker(kind, expected.api_version, frame.len());
-        self.fetches.begin_answer();
-        let walked = self.fetches.read_answer(
+        self.fetches.get_or_insert_default().begin_answer();
+        let walked = self.fetches.get_or_insert_default().read_answer(
             &mut walker,
             frame.get(HEAD_BYTES..).unwrap_or_default(),
             &mut self.judge.topics,
@@ -514,7 +515,7 @@ impl Session {
         *left -= here;
         let body = chunk.get(std::mem::take(head_left)..).unwrap_or_default();
         let is_over = *left == 0;
-        let fetches = &mut self.fetches;
+        let fetches = self.fetches.get_or_insert_default();
         let topics = &mut self.judge.topics;
         let context = (&*self.shared, &self.who, self.last_traffic);
         walker.take_if(|walker| fetches.read_answer(walker, body, topics, context).is_err());
@@ -540,7 +541,7 @@ impl Session {
         let mut chunk = self.answers.rest.split_to(here);
         *left -= here;
         let is_over = *left == 0;
-        let walked = self.fetches.read_answer(
+        let walked = self.fetches.get_or_insert_default().read_answer(
             walker,
             &chunk,
             &mut self.judge.topics,

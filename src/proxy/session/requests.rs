@@ -333,11 +333,14 @@ impl Session {
                     *left -= here;
                     let is_over = *left == 0;
                     let chunk = self.requests.rest.split_to(here).freeze();
-                    self.fetches
-                        .read_request(&chunk, &self.shared, &mut self.who);
+                    if let Some(fetches) = &mut self.fetches {
+                        fetches.read_request(&chunk, &self.shared, &mut self.who);
+                        if is_over {
+                            fetches.end_request();
+                        }
+                    }
                     self.to_upstream.push(chunk);
                     if is_over {
-                        self.fetches.end_request();
                         self.requests.intake = Intake::default();
                     }
                 }
@@ -425,7 +428,8 @@ impl Session {
                     && !is_token
                     && fetch::VERSIONS.contains(&head.api_version)
                 {
-                    self.fetches.begin_request(head.api_version, frame_bytes);
+                    let fetches = self.fetches.get_or_insert_default();
+                    fetches.begin_request(head.api_version, frame_bytes);
                 }
                 self.requests.intake = Intake::Pass(frame_bytes);
             }

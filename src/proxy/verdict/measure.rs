@@ -66,7 +66,7 @@ pub(super) fn sample(
     batch: &[u8],
     decode: Decode,
     metrics: &Metrics,
-    now: Instant,
+    (now, is_within): (Instant, bool),
 ) {
     let may_sample = match decode {
         Decode::Always => true,
@@ -100,7 +100,7 @@ pub(super) fn sample(
                 .metrics
                 .estimate_bytes
                 .observe_tally(&scratch.sizes().estimate_bytes);
-            compare(measured, scratch.sizes());
+            compare(measured, scratch.sizes(), is_within);
         }
         inspection
     });
@@ -121,7 +121,7 @@ pub(super) fn sample(
 }
 
 /// How near the parts of a batch's records, and their estimates, come to their limits.
-fn compare(measured: &Measured, sizes: &Sizes) {
+fn compare(measured: &Measured, sizes: &Sizes, is_within: bool) {
     let topic = &measured.topic;
     topic.metrics.largest_parts(&sizes.largest);
     for limit in topic.policy.inside_limits() {
@@ -134,7 +134,7 @@ fn compare(measured: &Measured, sizes: &Sizes) {
             Gate::Batch | Gate::Uncompressed | Gate::Record => continue,
             Gate::Ratio | Gate::Frame => continue,
         };
-        if largest <= limit.value && topic.policy.is_near(largest, limit.value) {
+        if is_within && topic.policy.is_near(largest, limit.value) {
             topic.metrics.near_limit(limit.gate);
         }
     }

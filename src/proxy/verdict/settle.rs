@@ -56,7 +56,7 @@ impl Judge {
             let result = match outcome {
                 Outcome::Pass | Outcome::SpoilsRequest => None,
                 Outcome::Within(mut measured) => {
-                    self.count(&mut measured, batch, now);
+                    self.count(&mut measured, batch, now, true);
                     measured.topic.metrics.forwarded.inc();
                     verdict.sent.push(measured.sent(partition));
                     None
@@ -64,7 +64,7 @@ impl Judge {
                 Outcome::Over(mut measured, violation)
                     if measured.topic.policy.action == Action::Observe =>
                 {
-                    self.count(&mut measured, batch, now);
+                    self.count(&mut measured, batch, now, false);
                     look_inside(&mut measured, batch);
                     self.observe(&measured, violation, partition, client);
                     verdict.sent.push(measured.sent(partition));
@@ -119,7 +119,8 @@ impl Judge {
     }
 
     /// Counts what was measured of a batch that goes on to the broker.
-    fn count(&self, measured: &mut Measured, batch: &[u8], now: Instant) {
+    /// Nothing is near a limit in a batch that is not within all of them: enforcing, it would not be looked at.
+    fn count(&self, measured: &mut Measured, batch: &[u8], now: Instant, is_within: bool) {
         let Measured {
             topic,
             header,
@@ -135,10 +136,9 @@ impl Judge {
         if let Some(proof) = proof {
             self.shared.metrics.inspection(proof.label(), codec);
         }
-        if topic
-            .policy
-            .batch_limit_bytes(topic.learned())
-            .is_some_and(|limit| topic.policy.is_near(facts.wire_bytes, limit))
+        let batch_limit = topic.policy.batch_limit_bytes(topic.learned());
+        if is_within
+            && batch_limit.is_some_and(|limit| topic.policy.is_near(facts.wire_bytes, limit))
         {
             topic.metrics.near_limit(Gate::Batch);
         }
@@ -147,7 +147,7 @@ impl Judge {
             batch,
             self.shared.decode(),
             &self.shared.metrics,
-            now,
+            (now, is_within),
         );
     }
 

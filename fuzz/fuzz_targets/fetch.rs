@@ -1,0 +1,73 @@
+//! Fetch requests and answers: the same is seen in whatever pieces they come, whatever they hold, and sizes are never
+//! more than what was sent.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sizegate::wire::fetch::{Ask, Asked, FetchAnswer, FetchRequest, Served};
+use sizegate::wire::produce::TopicKey;
+use sizegate::wire::walk::{FETCH_ANSWER, SHARE_FETCH_ANSWER, Walker};
+
+#[derive(Default, PartialEq, Debug)]
+struct Told {
+    lines: Vec<String>,
+    batch_bytes: u64,
+}
+
+impl Asked for Told {
+    fn client_id(&mut self, client_id: Option<&[u8]>) {
+        self.lines.push(format!("{client_id:?}"));
+    }
+
+    fn begins(&mut self, max_bytes: i32, starts_anew: bool) {
+        self.lines.push(format!("{max_bytes} {starts_anew}"));
+    }
+
+    fn partition(&mut self, topic: TopicKey<'_>, ask: Ask) {
+        self.lines.push(format!("{topic:?} {ask:?}"));
+    }
+}
+
+impl Served for Told {
+    fn topic(&mut self, topic: TopicKey<'_>) {
+        self.lines.push(format!("{topic:?}"));
+    }
+
+    fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) {
+        self.lines.push(format!("{topic:?} {partition} {wire_bytes}"));
+    }
+
+    fn batch(&mut self, wire_bytes: u64) {
+        self.batch_bytes += wire_bytes;
+    }
+}
+
+fn request(bytes: &[u8], version: i16, size: usize) -> (Told, bool) {
+    let (mut reader, mut told) = (FetchRequest::new(version, bytes.len()), Told::default());
+    let is_sound = bytes.chunks(size).all(|piece| reader.read(piece, &mut told).is_ok());
+    (told, is_sound)
+}
+
+fn answer(bytes: &[u8], version: i16, size: usize, is_shared: bool) -> (Told, bool) {
+    let message = if is_shared { &SHARE_FETCH_ANSWER } else { &FETCH_ANSWER };
+    let (mut answer, mut told) = (FetchAnswer::default(), Told::default());
+    let mut walker = Walker::new(message, version, bytes.len() as u64);
+    let is_sound = bytes
+        .chunks(size)
+        .all(|piece| walker.is_at_tail() || walker.advance(piece, &mut answer.seen_by(&mut told)).is_ok());
+    (told, is_sound)
+}
+
+fuzz_target!(|input: (u8, u8, u8, &[u8])| {
+    let (which, version, step, bytes) = input;
+    let version = i16::from(version % 15) + 4;
+    let (whole, size) = (bytes.len().max(1), usize::from(step).max(1));
+    let (in_one, in_pieces) = match which % 3 {
+        0 => (request(bytes, version, whole), request(bytes, version, size)),
+        kind => (
+            answer(bytes, version, whole, kind == 1),
+            answer(bytes, version, size, kind == 1),
+        ),
+    };
+    assert_eq!(in_one, in_pieces);
+    assert!(in_one.0.batch_bytes <= bytes.len() as u64);
+});

@@ -1,0 +1,290 @@
+//! `sizegate suggest`: limits that follow from what was measured, as YAML that `check` accepts, each with what it would
+//! have refused.
+
+mod exposition;
+mod limits;
+mod source;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use self::exposition::Measured;
+use self::limits::{BATCHING_BYTES, Finding, TopicLimits, Wish};
+use super::{FAILED, FINE, print};
+use crate::config::size_text;
+use crate::telemetry::OTHER;
+use crate::version;
+
+/// Arguments of `suggest`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sizegate suggest --from http://127.0.0.1:9644 > suggested.yaml
+  sizegate suggest --from metrics.txt --topic orders --keep p99.9 --margin 50
+
+Exit codes: 0 fine, 2 nothing could be read or nothing was measured.")]
+pub struct SuggestArgs {
+    /// A running proxy's admin address, or a file in Prometheus' text format; replicas in one file are added up
+    #[arg(long, value_name = "URL|FILE", default_value = "http://127.0.0.1:9644")]
+    pub from: String,
+    /// Only these topics
+    #[arg(long, value_name = "NAME")]
+    pub topic: Vec<String>,
+    /// What the limits let pass: all that was measured, or p99.9 of it and a margin
+    #[arg(long, value_name = "SHARE", value_enum, default_value_t = Keep::All)]
+    pub keep: Keep,
+    /// Percent added to p99.9
+    #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    pub margin: u16,
+    /// With fewer measured sizes than this, nothing is suggested
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub at_least: u32,
+    /// YAML for a config, or JSON for programs
+    #[arg(long, value_name = "FORM", value_enum, default_value_t = Output::Yaml)]
+    pub output: Output,
+}
+
+/// What is to pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Keep {
+    /// Everything that was measured
+    All,
+    /// The 99.9th percentile and the margin
+    #[value(name = "p99.9")]
+    P999,
+}
+
+/// How suggestions are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Rules for a config
+    Yaml,
+    /// One JSON object
+    Json,
+}
+
+/// Suggests limits.
+pub fn run(args: SuggestArgs) -> ExitCode {
+    match suggested(&args) {
+        Ok(text) => {
+            print(&text);
+            ExitCode::from(FINE)
+        }
+        Err(error) => {
+            eprintln!("sizegate suggest: {error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn suggested(args: &SuggestArgs) -> Result<String, String> {
+    let text = source::read(&args.from)?;
+    let mut topics = exposition::read(&text).map_err(|error| format!("{}: {error}", args.from))?;
+    // What is counted there is of many topics.
+    let has_other = topics.remove(OTHER).is_some();
+    if let Some(missing) = args.topic.iter().find(|name| !topics.contains_key(*name)) {
+        return Err(format!(
+            "{}: nothing was measured of topic `{missing}`",
+            args.from
+        ));
+    }
+    topics.retain(|name, _| args.topic.is_empty() || args.topic.contains(name));
+    if topics.is_empty() {
+        return Err(format!(
+            "{}: no topic has a size measured. Is it the admin address of a sizegate that clients produce through?",
+            args.from
+        ));
+    }
+    let wish = Wish {
+        tight: args.keep == Keep::P999,
+        margin: f64::from(args.margin) / 100.0,
+        least_measured: f64::from(args.at_least),
+    };
+    let found = |(name, measured): (String, Measured)| (name, limits::suggest(&measured, &wish));
+    let found: BTreeMap<_, _> = topics.into_iter().map(found).collect();
+    Ok(match args.output {
+        Output::Yaml => yaml(args, &found, has_other),
+        Output::Json => format!("{:#}\n", to_json(args, &found)),
+    })
+}
+
+fn yaml(args: &SuggestArgs, found: &BTreeMap<String, TopicLimits>, has_other: bool) -> String {
+    let mut out = String::new();
+    let passes = match args.keep {
+        Keep::All => "each limit lets everything pass that was measured",
+        Keep::P999 => "each limit is p99.9 of what was measured and a margin, rounded up",
+    };
+    line(
+        &mut out,
+        format_args!(
+            "# Suggested by sizegate {} from {}:",
+            version::LINE,
+            one_line(&args.from)
+        ),
+    );
+    line(
+        &mut out,
+        format_args!("# {passes}. A size not measured yet may be larger: observe first."),
+    );
+    if has_other {
+        line(
+            &mut out,
+            format_args!(
+                "# Some topics have no label of their own (telemetry.topics) and are not here."
+            ),
+        );
+    }
+    let (ready, unsure): (Vec<_>, Vec<_>) =
+        found.iter().partition(|(_, limits)| limits.says_anything());
+    for (name, limits) in &unsure {
+        let measured = limits.record.measured();
+        line(
+            &mut out,
+            format_args!(
+                "# {}: nothing to suggest, {measured} records measured (--at-least {})",
+                one_line(name),
+                args.at_least
+            ),
+        );
+    }
+    line(
+        &mut out,
+        format_args!("cluster: {{bootstrap_servers: [localhost:9092]}}   # yours"),
+    );
+    line(&mut out, format_args!("mode: observe"));
+    if ready.is_empty() {
+        line(&mut out, format_args!("rules: []"));
+        return out;
+    }
+    line(&mut out, format_args!("rules:"));
+    for (name, limits) in ready {
+        let name = Value::from(name.as_str());
+        line(&mut out, format_args!("  - name: {name}"));
+        line(&mut out, format_args!("    topics: [{name}]"));
+        line(&mut out, format_args!("    limits:"));
+        entry(&mut out, args, "record_bytes", "records", &limits.record);
+        entry(
+            &mut out,
+            args,
+            "uncompressed_bytes",
+            "batches",
+            &limits.uncompressed,
+        );
+        entry(&mut out, args, "batch_bytes", "batches", &limits.batch);
+    }
+    out
+}
+
+/// One limit with what it would have refused.
+fn entry(out: &mut String, args: &SuggestArgs, key: &str, what: &str, finding: &Finding) {
+    match finding {
+        Finding::Limit(found) => {
+            let refuses = refusing(found.refuses, found.measured, what);
+            let tighter = found.tighter.map_or(String::new(), |(bytes, refuses)| {
+                let refuses = refusing(refuses, found.measured, what);
+                format!(
+                    "; p99.9 + {} %: {}, {refuses}",
+                    args.margin,
+                    size_text(bytes)
+                )
+            });
+            line(
+                out,
+                format_args!(
+                    "      {key}: {}   # {refuses}{tighter}",
+                    size_text(found.bytes)
+                ),
+            );
+        }
+        Finding::Leave {
+            measured,
+            all_within: Some(bytes),
+        } if key == "batch_bytes" => line(
+            out,
+            format_args!(
+                "      {key}: inherit   # {measured} {what}, none above {}; a limit under {} makes clients lose small records",
+                size_text(*bytes),
+                size_text(BATCHING_BYTES)
+            ),
+        ),
+        Finding::Leave { measured, .. } => {
+            line(
+                out,
+                format_args!(
+                    "      # {key}: of {measured} {what} some are too large for a limit to make sense"
+                ),
+            );
+        }
+        Finding::TooFew { measured } => {
+            line(
+                out,
+                format_args!("      # {key}: too few {what} measured ({measured})"),
+            );
+        }
+    }
+}
+
+fn refusing(refuses: f64, measured: f64, what: &str) -> String {
+    if refuses == 0.0 {
+        return format!("refuses none of {measured} {what}");
+    }
+    let percent = 100.0 * refuses / measured;
+    let percent = if percent < 0.01 {
+        "under 0.01".to_owned()
+    } else {
+        format!("{percent:.2}")
+    };
+    format!("refuses {refuses} of {measured} {what} ({percent} %)")
+}
+
+fn to_json(args: &SuggestArgs, found: &BTreeMap<String, TopicLimits>) -> Value {
+    let topics = found.iter().map(|(name, limits)| {
+        let of = |finding: &Finding| match finding {
+            Finding::Limit(found) => json!({
+                "bytes": found.bytes, "measured": found.measured, "refuses": found.refuses,
+                "tighter": found.tighter.map(|(bytes, refuses)| json!({"bytes": bytes, "refuses": refuses})),
+            }),
+            Finding::Leave { measured, all_within } => json!({"measured": measured, "all_within": all_within}),
+            Finding::TooFew { measured } => json!({"measured": measured}),
+        };
+        json!({
+            "topic": name, "record_bytes": of(&limits.record),
+            "uncompressed_bytes": of(&limits.uncompressed), "batch_bytes": of(&limits.batch),
+        })
+    });
+    json!({"from": args.from, "topics": topics.collect::<Vec<_>>()})
+}
+
+impl TopicLimits {
+    /// There is a limit to set.
+    fn says_anything(&self) -> bool {
+        [&self.record, &self.uncompressed, &self.batch]
+            .iter()
+            .any(|finding| matches!(finding, Finding::Limit(_)))
+    }
+}
+
+impl Finding {
+    fn measured(&self) -> f64 {
+        match self {
+            Self::TooFew { measured } | Self::Leave { measured, .. } => *measured,
+            Self::Limit(found) => found.measured,
+        }
+    }
+}
+
+/// For a comment: a name cannot end it.
+fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+fn line(out: &mut String, what: std::fmt::Arguments<'_>) {
+    let written = writeln!(out, "{what}");
+    debug_assert!(written.is_ok(), "a String takes all that is written");
+}

@@ -1,0 +1,318 @@
+//! Limits that follow from what was measured. Pure.
+//!
+//! A histogram knows how many sizes lie on either side of its bounds and nothing in between, so only bounds are
+//! suggested: of these it is known exactly what they would have refused. They are powers of two, a person's numbers.
+
+use super::exposition::{Histogram, Measured};
+
+/// Librdkafka, franz-go, kafka-go and sarama batch to about this and never split: a lower batch limit makes them lose
+/// small records.
+pub const BATCHING_BYTES: u64 = 1 << 20;
+/// The broker's default `message.max.bytes`: a bound of the histograms, and no power of two.
+const BROKER_DEFAULT_BYTES: u64 = 1_048_588;
+/// A request is no larger (`listener.frame_bytes`), so no limit makes sense beyond.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// What is suggested for one topic.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TopicLimits {
+    /// `record_bytes`
+    pub record: Finding,
+    /// `uncompressed_bytes`
+    pub uncompressed: Finding,
+    /// `batch_bytes`
+    pub batch: Finding,
+}
+
+/// What is suggested for one limit.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Finding {
+    /// Too little was measured.
+    TooFew {
+        /// So many.
+        measured: f64,
+    },
+    /// The topic's own limit is better (batch), or there is no bound above what was measured.
+    Leave {
+        /// So many.
+        measured: f64,
+        /// All of them were at most so large; `None` where that is beyond every bound.
+        all_within: Option<u64>,
+    },
+    /// This.
+    Limit(Suggestion),
+}
+
+/// A limit, what it would have refused, and one that is tighter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Suggestion {
+    /// Bytes.
+    pub bytes: u64,
+    /// So many were measured.
+    pub measured: f64,
+    /// So many of them were larger.
+    pub refuses: f64,
+    /// The limit at p99.9 and margin, and what it would have refused, where it is lower.
+    pub tighter: Option<(u64, f64)>,
+}
+
+/// How much is to pass.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Wish {
+    /// Suggest the limit at p99.9 and margin instead of one that refuses nothing.
+    pub tight: bool,
+    /// Added to p99.9: 0.25 is a quarter.
+    pub margin: f64,
+    /// With fewer measured, nothing is suggested.
+    pub least_measured: f64,
+}
+
+/// For one topic.
+pub fn suggest(measured: &Measured, wish: &Wish) -> TopicLimits {
+    TopicLimits {
+        record: of(&measured.record, wish, 0, false),
+        uncompressed: of(&measured.uncompressed, wish, BATCHING_BYTES, false),
+        batch: of(&measured.batch, wish, BATCHING_BYTES, true),
+    }
+}
+
+/// `least`: no lower limit makes sense. `inherits`: below it the topic's own limit does.
+fn of(histogram: &Histogram, wish: &Wish, least: u64, inherits: bool) -> Finding {
+    let measured = histogram.count;
+    if measured < wish.least_measured.max(1.0) {
+        return Finding::TooFew { measured };
+    }
+    let all_within = bound_for(histogram, measured);
+    let generous = all_within.map(|bytes| bytes.max(least));
+    let wanted = quantile(histogram, 0.999) * (1.0 + wish.margin);
+    let tight = bound_above(histogram, wanted.ceil() as u64)
+        .or(all_within)
+        .map(|bytes| bytes.max(least));
+    let chosen = if wish.tight { tight } else { generous };
+    let Some(bytes) = chosen.filter(|bytes| *bytes <= MOST_BYTES && !(inherits && *bytes <= least))
+    else {
+        return Finding::Leave {
+            measured,
+            all_within,
+        };
+    };
+    let bytes = if inherits { bytes } else { persons(bytes) };
+    let tighter = tight
+        .map(persons)
+        .filter(|tight| !wish.tight && *tight < bytes)
+        .map(|tight| (tight, refused(histogram, tight)));
+    Finding::Limit(Suggestion {
+        bytes,
+        measured,
+        refuses: refused(histogram, bytes),
+        tighter,
+    })
+}
+
+/// The broker's default is a number for batches only.
+fn persons(bytes: u64) -> u64 {
+    if bytes == BROKER_DEFAULT_BYTES {
+        2 << 20
+    } else {
+        bytes
+    }
+}
+
+/// The least bound with so many at most it.
+fn bound_for(histogram: &Histogram, count: f64) -> Option<u64> {
+    let mut bounds = histogram.at_most.iter();
+    bounds
+        .find(|(_, at_most)| **at_most >= count)
+        .map(|(bytes, _)| *bytes)
+}
+
+fn bound_above(histogram: &Histogram, bytes: u64) -> Option<u64> {
+    histogram
+        .at_most
+        .range(bytes..)
+        .next()
+        .map(|(bytes, _)| *bytes)
+}
+
+/// How many were larger than a bound.
+fn refused(histogram: &Histogram, bytes: u64) -> f64 {
+    let at_most = histogram.at_most.range(..=bytes).next_back();
+    (histogram.count - at_most.map_or(0.0, |(_, at_most)| *at_most)).max(0.0)
+}
+
+/// Interpolated inside its bucket, as Prometheus does.
+fn quantile(histogram: &Histogram, share: f64) -> f64 {
+    let rank = histogram.count * share;
+    let (mut below_bytes, mut below) = (0, 0.0);
+    for (&bytes, &at_most) in &histogram.at_most {
+        if at_most >= rank {
+            let inside = if at_most > below {
+                (rank - below) / (at_most - below)
+            } else {
+                1.0
+            };
+            return below_bytes as f64 + (bytes - below_bytes) as f64 * inside;
+        }
+        (below_bytes, below) = (bytes, at_most);
+    }
+    f64::MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: [u64; 14] = [
+        256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 65_536, 262_144, 524_288, 1_048_576,
+        1_048_588, 2_097_152, 4_194_304,
+    ];
+    const WISH: Wish = Wish {
+        tight: false,
+        margin: 0.25,
+        least_measured: 100.0,
+    };
+
+    fn histogram(sizes: &[(u64, u32)]) -> Histogram {
+        let count = |bound| {
+            let within = sizes.iter().filter(|(bytes, _)| *bytes <= bound);
+            within.map(|(_, times)| f64::from(*times)).sum()
+        };
+        Histogram {
+            at_most: BOUNDS.iter().map(|bound| (*bound, count(*bound))).collect(),
+            count: count(u64::MAX),
+        }
+    }
+
+    fn record(sizes: &[(u64, u32)], wish: &Wish) -> Finding {
+        let measured = Measured {
+            record: histogram(sizes),
+            ..Measured::default()
+        };
+        suggest(&measured, wish).record
+    }
+
+    fn batch(sizes: &[(u64, u32)], wish: &Wish) -> Finding {
+        let measured = Measured {
+            batch: histogram(sizes),
+            ..Measured::default()
+        };
+        suggest(&measured, wish).batch
+    }
+
+    #[test]
+    fn what_refuses_nothing_is_suggested_and_what_the_tighter_one_would_refuse_is_said() {
+        // p99.9 lies among the small ones, in the bucket from 512 to 1,024: 1,023; with a quarter more 1,279.
+        let found = record(&[(900, 99_990), (60_000, 10)], &WISH);
+        assert_eq!(
+            found,
+            Finding::Limit(Suggestion {
+                bytes: 65_536,
+                measured: 100_000.0,
+                refuses: 0.0,
+                tighter: Some((2_048, 10.0)),
+            })
+        );
+        let tight = Wish {
+            tight: true,
+            ..WISH
+        };
+        assert_eq!(
+            record(&[(900, 99_990), (60_000, 10)], &tight),
+            Finding::Limit(Suggestion {
+                bytes: 2_048,
+                measured: 100_000.0,
+                refuses: 10.0,
+                tighter: None,
+            })
+        );
+    }
+
+    #[test]
+    fn every_suggestion_refuses_exactly_what_it_says() {
+        let sizes = [
+            (100, 5_000),
+            (3_000, 400),
+            (20_000, 30),
+            (300_000, 4),
+            (3_000_000, 1),
+        ];
+        for margin in [0.0, 0.25, 1.0, 10.0] {
+            for tight in [false, true] {
+                let wish = Wish {
+                    tight,
+                    margin,
+                    ..WISH
+                };
+                let Finding::Limit(found) = record(&sizes, &wish) else {
+                    panic!("enough was measured");
+                };
+                for (bytes, refuses) in [(found.bytes, found.refuses)]
+                    .into_iter()
+                    .chain(found.tighter)
+                {
+                    let larger = sizes.iter().filter(|(size, _)| *size > bytes);
+                    let truly: f64 = larger.map(|(_, times)| f64::from(*times)).sum();
+                    assert_eq!(refuses, truly, "{bytes}");
+                }
+                assert!(tight || found.refuses == 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_limit_is_never_below_what_batching_clients_need() {
+        let small = batch(&[(5_000, 1_000)], &WISH);
+        assert_eq!(
+            small,
+            Finding::Leave {
+                measured: 1_000.0,
+                all_within: Some(8_192)
+            }
+        );
+        let Finding::Limit(large) = batch(&[(5_000, 1_000), (1_500_000, 3)], &WISH) else {
+            panic!("above 1 MiB");
+        };
+        assert_eq!((large.bytes, large.refuses), (2_097_152, 0.0));
+        assert_eq!(
+            large.tighter,
+            Some((1_048_576, 3.0)).filter(|_| large.tighter.is_some())
+        );
+        let measured = Measured {
+            uncompressed: histogram(&[(5_000, 1_000)]),
+            ..Measured::default()
+        };
+        let Finding::Limit(found) = suggest(&measured, &WISH).uncompressed else {
+            panic!("enough was measured");
+        };
+        assert_eq!(found.bytes, BATCHING_BYTES);
+    }
+
+    #[test]
+    fn the_brokers_default_is_a_number_for_batches_only() {
+        let sizes = [(1_048_580, 1_000)];
+        let Finding::Limit(found) = batch(&sizes, &WISH) else {
+            panic!("above 1 MiB");
+        };
+        assert_eq!(found.bytes, 1_048_588);
+        let Finding::Limit(found) = record(&sizes, &WISH) else {
+            panic!("enough was measured");
+        };
+        assert_eq!(found.bytes, 2_097_152);
+    }
+
+    #[test]
+    fn too_little_or_too_large_suggests_nothing() {
+        assert_eq!(
+            record(&[(900, 99)], &WISH),
+            Finding::TooFew { measured: 99.0 }
+        );
+        assert_eq!(record(&[], &WISH), Finding::TooFew { measured: 0.0 });
+        assert_eq!(
+            record(&[(9_000_000, 100)], &WISH),
+            Finding::Leave {
+                measured: 100.0,
+                all_within: None
+            }
+        );
+    }
+}
