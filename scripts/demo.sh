@@ -150,7 +150,8 @@ case ${1:-demo} in
     ladder
     cat <<TEXT
 
-Each refusal of sizegate's is also in its log and at /api/v1/refusals, under the same id; the first in the log:
+Each refusal of sizegate's is also at /api/v1/refusals (the last 1,000), under the same id. The log has the first of a
+topic, gate, action and client, and counts per minute of what follows. Its first:
 $(grep -m 1 'refused' "$dir/sizegate.log" | fold -s -w "$(($(columns) - 4))" | sed 's/^/    /')
 
 Where to look next:

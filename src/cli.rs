@@ -3,11 +3,13 @@
 //! Invariant: bad usage and a bad config exit with [`USAGE`], whatever the command.
 
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cluster::Cluster;
 use crate::config::{self, Config, ConfigErrors, Overrides};
@@ -65,17 +67,37 @@ pub enum Command {
     Completions(completions::CompletionsArgs),
 }
 
+/// Names the config file where `--config` does not.
+const CONFIG_VARIABLE: &str = "SIZEGATE_CONFIG";
+
+fn without_config_variable(command: clap::Command) -> clap::Command {
+    if command.get_arguments().any(|arg| arg.get_id() == "config") {
+        command.mut_arg("config", |arg| arg.env(Resettable::Reset))
+    } else {
+        command
+    }
+}
+
 impl Cli {
     /// Reads the process's arguments.
     ///
     /// # Errors
     /// Help, version or a usage error was printed: exit with this.
     pub fn from_command_line() -> Result<Self, ExitCode> {
-        Self::try_parse().map_err(|error| {
+        let mut command = Self::command();
+        // Compose and Helm leave a variable out by setting it to nothing.
+        if std::env::var_os(CONFIG_VARIABLE).is_some_and(|path| path.is_empty()) {
+            command = command.mut_subcommands(without_config_variable);
+        }
+        let parsed = command.clone().try_get_matches().and_then(|matches| {
+            Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+        });
+        parsed.map_err(|error| {
             let code = if error.use_stderr() { USAGE } else { FINE };
-            // Whoever closed our output does not want it.
-            let _ = error.print();
-            ExitCode::from(code)
+            match error.print() {
+                Err(unwritten) if !error.use_stderr() => cannot_print(&unwritten),
+                _ => ExitCode::from(code),
+            }
         })
     }
 
@@ -92,7 +114,7 @@ pub struct ConfigArgs {
     #[arg(
         long,
         value_name = "FILE",
-        env = "SIZEGATE_CONFIG",
+        env = CONFIG_VARIABLE,
         hide_env_values = true
     )]
     pub config: Option<PathBuf>,
@@ -122,6 +144,9 @@ impl ConfigArgs {
     }
 }
 
+/// A person at a terminal is told then what is waited for.
+const SILENCE: Duration = Duration::from_secs(2);
+
 /// Asks the cluster of a configuration something, on a runtime of its own; no proxy is needed.
 ///
 /// # Errors
@@ -133,17 +158,42 @@ fn with_cluster<T>(
     let connector = Connector::new(&config.cluster).map_err(|error| error.to_string())?;
     let cluster = Cluster::new(config, connector);
     let commands = Commands::new(config);
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| error.to_string())?
-        .block_on(ask(&cluster, &commands))
+        .map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let mut answer = std::pin::pin!(ask(&cluster, &commands));
+        if let Ok(answer) = tokio::time::timeout(SILENCE, &mut answer).await {
+            return answer;
+        }
+        let servers = config.cluster.bootstrap_servers.iter();
+        let servers: Vec<String> = servers.map(ToString::to_string).collect();
+        eprintln!("sizegate: waiting for {}", servers.join(","));
+        answer.await
+    })
 }
 
-/// Writes to standard output. A reader that went away (`| head`) is no error.
+/// Writes to standard output; where that fails the process ends with [`FAILED`], whatever the answer was: nobody has
+/// it. A reader that went away (`| head`) is no error.
 fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = cannot_print(&error);
+        std::process::exit(FAILED.into());
+    }
+}
+
+/// The exit code of an answer that could not be written.
+fn cannot_print(error: &std::io::Error) -> ExitCode {
+    if error.kind() == ErrorKind::BrokenPipe {
+        return ExitCode::from(FINE);
+    }
+    eprintln!("sizegate: cannot write to standard output: {error}");
+    ExitCode::from(FAILED)
 }
 
 /// Says on standard error what is wrong with a config, one mistake a line.

@@ -31,7 +31,7 @@ pub use mistakes::{ConfigErrors, Mistake};
 pub use raw::known_keys;
 pub use reload::{Reload, reload};
 pub(crate) use render::ranges;
-pub(crate) use scalars::{duration, size, size_text};
+pub(crate) use scalars::{any_size, duration, size, size_text};
 pub use topics::MAIN;
 
 use crate::policy::{Action, ErrorCode, labelled};

@@ -54,6 +54,9 @@ pub enum BadQuestion {
     /// A batch has at least one record, and its header takes 61 bytes.
     #[error("{0}")]
     Impossible(&'static str),
+    /// The cluster has no topic of this name.
+    #[error("the cluster has no topic {0}")]
+    UnknownTopic(String),
 }
 
 impl Question {

@@ -102,6 +102,9 @@ pub struct Finding {
     pub why: String,
     /// What mends it: a command, or a change of the configuration.
     pub fix: String,
+    /// What does it as well, or goes with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub also: Option<String>,
 }
 
 /// One value that was compared.

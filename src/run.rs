@@ -31,6 +31,10 @@ use crate::proxy::{Book, Bound, Budget, Listeners, Shared};
 use crate::telemetry::log::LevelHandle;
 use crate::telemetry::{Known, Metrics};
 
+/// How long the last log lines and answers of the admin server are waited for: with the drain's 25 s it stays within
+/// Kubernetes' 30 s.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// What the command line says beside the configuration.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
@@ -77,12 +81,13 @@ async fn serve(
     let shared = build(&config)?;
     let listeners = Listeners::bind(config.listener.bind, &shared).await?;
     let accepting = CancellationToken::new();
+    let chores = TaskTracker::new();
     let config = Arc::new(ArcSwap::from_pointee(config));
     let reloaded = Arc::new(ArcSwapOption::empty());
     let state = view::admin_state(&config, &shared, &reloaded, accepting.clone());
     let (admin_address, admin) =
         admin::serve(config.load().admin_bind, state, shutdown.clone()).await?;
-    tokio::spawn(admin);
+    chores.spawn(admin);
     let live = Live {
         config: Arc::clone(&config),
         path: options.config_path,
@@ -91,12 +96,12 @@ async fn serve(
         level: options.log_level,
         reloaded,
     };
-    tokio::spawn(live.follow(shutdown.clone()));
-    tokio::spawn({
+    chores.spawn(live.follow(shutdown.clone()));
+    chores.spawn({
         let (refusal_log, shutdown) = (Arc::clone(&shared.refusal_log), shutdown.clone());
         async move { refusal_log.run(shutdown).await }
     });
-    tokio::spawn({
+    chores.spawn({
         let (observed, shutdown) = (Arc::clone(&shared.observed), shutdown.clone());
         async move { observed.run(shutdown).await }
     });
@@ -132,6 +137,9 @@ async fn serve(
         );
     }
     shutdown.cancel();
+    // What was counted since the last minute is logged now or never.
+    chores.close();
+    let _ = tokio::time::timeout(LAST_WORDS, chores.wait()).await;
     Ok(())
 }
 

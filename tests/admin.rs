@@ -501,7 +501,12 @@ async fn a_question_that_makes_no_sense_is_told_so() {
             "{query}"
         );
     }
-    assert_eq!(server.get("/api/v1/topics?name=orders").await.status, 400);
+    // What is wrong with a query is JSON too, whatever path was asked.
+    for path in ["topics?name=orders", "sizes", "refusals?topics=orders"] {
+        let answer = server.get(&format!("/api/v1/{path}")).await;
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!((answer.status, body["error"].is_string()), (400, true));
+    }
 }
 
 #[tokio::test]

@@ -210,6 +210,50 @@ fn every_family_of_the_contract_is_there_once_it_is_used() {
     assert_eq!(families, expected);
 }
 
+/// A row of docs/metrics.md for each family, as `/metrics` has it.
+#[test]
+fn the_documentation_lists_every_family() {
+    let (metrics, _cluster) = everything();
+    let text = metrics.render().unwrap();
+    let mut rows: Vec<String> = families(&text)
+        .into_iter()
+        .map(|family| {
+            let word = |comment: &str| {
+                let begin = format!("# {comment} {family} ");
+                let found = text.lines().find_map(|line| line.strip_prefix(&begin));
+                found.unwrap_or_else(|| panic!("no {comment} of {family}"))
+            };
+            let sample = text.lines().find_map(|line| {
+                let rest = line.strip_prefix(family)?;
+                rest.strip_prefix("_bucket")
+                    .unwrap_or(rest)
+                    .strip_prefix('{')
+            });
+            let labels: Vec<&str> = sample
+                .unwrap_or_default()
+                .split("\",")
+                .filter_map(|pair| Some(pair.split_once("=\"")?.0))
+                .filter(|label| *label != "le")
+                .collect();
+            format!(
+                "| `{family}` | {} | {} | {} |",
+                word("TYPE"),
+                labels.join(", "),
+                word("HELP")
+            )
+        })
+        .collect();
+    rows.sort();
+    let expected = rows.join("\n");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    let documentation = std::fs::read_to_string(path).unwrap();
+    let found: Vec<&str> = documentation
+        .lines()
+        .filter(|line| line.starts_with("| `sizegate_"))
+        .collect();
+    assert_eq!(found.join("\n"), expected, "as it should be:\n{expected}\n");
+}
+
 #[test]
 fn each_sample_says_what_was_counted() {
     let (metrics, cluster) = everything();

@@ -147,6 +147,18 @@ fn topics_that_do_not_fit_are_found_and_mended_by_the_commands_given() {
         "{small}"
     );
 
+    // The command can be pasted as it is.
+    assert!(
+        small["fix"].as_str().unwrap().ends_with("=1048588"),
+        "{small}"
+    );
+    assert!(
+        small["also"]
+            .as_str()
+            .is_some_and(|also| also.starts_with("and record_bytes: ")),
+        "{small}"
+    );
+
     let dead_letter = only(&found, "family_member_too_small", "orders-dlt");
     assert_eq!(dead_letter["severity"], "error");
     assert!(

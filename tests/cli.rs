@@ -120,6 +120,7 @@ fn check_and_run_say_the_same_mistakes_and_exit_with_64() {
     assert_eq!(output.status.code(), Some(64));
     let found: serde_json::Value = serde_json::from_str(&out(&output)).expect("JSON");
     assert_eq!(found["ok"], false);
+    assert_eq!(found["advice"], serde_json::json!([]));
     assert_eq!(
         found["mistakes"][0],
         serde_json::json!({"place": format!("{path}:2"), "key": "mode", "text": "`on` is not `enforce` or `observe`"})
@@ -266,4 +267,107 @@ fn the_bash_completion_completes() {
         .output()
         .expect("bash runs");
     assert_eq!(out(&output).trim(), "--drain-timeout", "{}", err(&output));
+}
+
+#[test]
+fn flags_that_say_nothing_alone_are_refused_with_what_is_missing() {
+    let brokers = "--bootstrap-servers=127.0.0.1:1";
+    let lacking =
+        "says nothing without a record: give --value-bytes, --key-bytes or --headers-bytes\n";
+    for (arguments, expected) in [
+        (
+            &["explain", "orders", brokers, "--max-request-size=10"][..],
+            &*format!("sizegate: --max-request-size {lacking}"),
+        ),
+        (
+            &["explain", "orders", brokers, "--records=2"],
+            &format!("sizegate: --records {lacking}"),
+        ),
+        (
+            &["explain", "orders", brokers, "--compressed-bytes=100"],
+            &format!("sizegate: --compressed-bytes {lacking}"),
+        ),
+        // Wrong sizes are named as they were typed, and sizes are written as in the config file.
+        (
+            &["explain", "orders", brokers, "--value-bytes=3GB"],
+            "sizegate: --value-bytes is more than 2147483647: no record is that large\n",
+        ),
+        (
+            &[
+                "explain",
+                "orders",
+                brokers,
+                "--value-bytes=0",
+                "--compressed-bytes=60",
+            ],
+            "sizegate: --compressed-bytes is below 61: it is the whole batch as it travels, its header included\n",
+        ),
+        (
+            &["check", brokers, "--ready", "--output=json"],
+            "sizegate: --ready answers in one line of text: leave --output out\n",
+        ),
+    ] {
+        let output = sizegate(arguments, &[]);
+        assert_eq!(
+            (output.status.code(), err(&output)),
+            (Some(64), expected.to_owned()),
+            "{arguments:?}"
+        );
+    }
+    let both = sizegate(&["check", brokers, "--ready", "--cluster"], &[]);
+    assert_eq!(both.status.code(), Some(64));
+    assert!(err(&both).contains("cannot be used with"), "{}", err(&both));
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_exits_with_2() {
+    for arguments in [
+        &["check", "--bootstrap-servers=b:9092"][..],
+        &["completions", "bash"],
+        &["--help"],
+    ] {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("a full device");
+        let output = Command::new(env!("CARGO_BIN_EXE_sizegate"))
+            .args(arguments)
+            .stdout(full)
+            .output()
+            .expect("the binary runs");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            err(&output).starts_with("sizegate: cannot write to standard output: No space left"),
+            "{}",
+            err(&output)
+        );
+    }
+}
+
+#[test]
+fn an_empty_variable_for_the_config_file_is_one_that_is_not_set() {
+    let output = sizegate(
+        &["check", "--bootstrap-servers=b:9092"],
+        &[("SIZEGATE_CONFIG", "")],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+}
+
+#[test]
+fn every_broker_that_was_tried_is_told_with_its_own_reason() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent = silent.local_addr().expect("an address");
+    let servers = format!("--bootstrap-servers=127.0.0.1:1,127.0.0.1:2,{silent}");
+    let output = sizegate(&["explain", "orders", &servers], &[]);
+    let text = err(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    for words in [
+        &*format!("sizegate: waiting for 127.0.0.1:1,127.0.0.1:2,{silent}\n"),
+        "connect 127.0.0.1:1: ",
+        "; connect 127.0.0.1:2: ",
+        &format!("; {silent} did not answer ApiVersions within "),
+        " s: is it a Kafka listener, and is cluster.tls as that listener has it?",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
 }

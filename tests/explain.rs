@@ -793,11 +793,48 @@ fn a_running_proxy_answers_the_same_over_http() {
     assert_eq!(status, 400);
     let (status, _) = sizegate.get("/api/v1/explain");
     assert_eq!(status, 405, "it takes a question");
-    // A topic that nobody knows is said to be unknown.
+    // A topic that does not exist is said not to.
     let (status, body) = ask(r#"{"topic": "no-such-topic", "value_bytes": 10}"#);
-    assert_eq!(status, 200, "{body}");
-    assert!(
-        body.contains("the control plane knows no topic no-such-topic"),
-        "{body}"
+    assert_eq!(status, 404, "{body}");
+    assert_eq!(
+        serde_json::from_str::<Value>(&body).unwrap(),
+        json!({"error": "the cluster has no topic no-such-topic"})
+    );
+}
+
+/// A dead-letter topic with the broker's default keeps its main topic below that.
+#[test]
+fn a_running_proxy_and_the_command_allow_for_the_family_alike() {
+    let kafka = Kafka::shared("4.3.0");
+    let main = kafka.topic("kept", 1, &[("max.message.bytes", "5000000")]);
+    let dead = kafka.topic("kept-dead", 1, &[]);
+    let families = format!(
+        "families: {{headroom: 64KiB, members: [{{main: {}, dead_letter: [{}], alignment: enforce}}]}}\n",
+        main.name, dead.name
+    );
+    let sizegate = Sizegate::start(kafka, &families);
+    let question = json!({"topic": main.name, "value_bytes": 1_000_000}).to_string();
+    let printed = command::sizegate(
+        &[
+            "explain",
+            &main.name,
+            "--output=json",
+            "--value-bytes=1000000",
+        ],
+        &yaml(kafka, &families),
+    );
+    let printed = printed.json();
+    assert_eq!(printed["limits"][0]["limit_bytes"], 983_052, "{printed:#}");
+    support::eventually(
+        std::time::Duration::from_secs(30),
+        "the same verdict",
+        || {
+            let (_, body) =
+                http::request(sizegate.admin(), "POST", "/api/v1/explain", &question).unwrap();
+            let found: Value = serde_json::from_str(&body).unwrap();
+            let is_same = found["limits"][0]["limit_bytes"] == 983_052
+                && found["verdict"] == printed["verdict"];
+            is_same.then_some(())
+        },
     );
 }

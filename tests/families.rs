@@ -161,7 +161,7 @@ fn what_a_dead_letter_topic_cannot_take_is_refused_at_its_main_topic_with_both_n
             json!([{"gate": "batch", "limit_bytes": limit, "source": "family", "name": dlt.name}])
         );
         let line = sizegate.log_line(&["may not fit this member", &main.name]);
-        assert!(line.contains("it lacks 914124 bytes"), "{line}");
+        assert!(line.contains("it lacks 914,124 bytes; raise"), "{line}");
         let refusals = sizegate.json(&format!("/api/v1/refusals?topic={}", main.name));
         let refusal = &refusals["refusals"][0];
         assert_eq!(

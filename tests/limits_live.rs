@@ -417,6 +417,51 @@ fn a_compacted_topic_refuses_null_keys_in_the_brokers_own_words() {
 }
 
 #[test]
+fn what_was_counted_for_the_log_is_logged_at_sigterm() {
+    let kafka = Kafka::shared("4.4.0");
+    let topic = kafka.topic("last-words", 1, &[]);
+    let mut sizegate = Sizegate::start(kafka, "limits: {batch_bytes: 2000}");
+    let mut connection = Connection::open(sizegate.bootstrap());
+    for _ in 0..5 {
+        assert_eq!(produce(&mut connection, 8, &topic, 2_001).code, 10);
+    }
+    drop(connection);
+    sizegate.process().signal("TERM");
+    assert_eq!(sizegate.process().wait(PATIENCE), Some(0));
+    sizegate.log_line(&["refus", "count=4", &topic.name]);
+}
+
+#[test]
+fn a_broker_refusal_says_why_sizegate_knew_no_limit() {
+    let kafka = Kafka::shared("4.4.0");
+    let topic = kafka.topic("unguarded", 1, &[]);
+    let rules = format!(
+        "rules: [{{name: open, topics: [{}], limits: {{batch_bytes: none}}}}]",
+        topic.name
+    );
+    for (yaml, why) in [
+        (
+            rules.as_str(),
+            "rule \"open\" leaves batches to the broker (batch_bytes: none), and this one is most likely over",
+        ),
+        (
+            "limits: {batch_bytes: none}",
+            "the default leaves batches to the broker (batch_bytes: none), and this one is most likely over",
+        ),
+    ] {
+        let sizegate = Sizegate::start(kafka, yaml);
+        let mut connection = Connection::open(sizegate.bootstrap());
+        let answer = produce(&mut connection, 8, &topic, 1_048_589);
+        let text = answer.text.unwrap_or_default();
+        assert!(
+            answer.code == 10 && text.starts_with("sizegate let "),
+            "{text}"
+        );
+        assert!(text.contains(why), "{text}");
+    }
+}
+
+#[test]
 fn without_acks_a_refusal_closes_and_a_limit_just_raised_does_not() {
     for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
         let sizegate = Sizegate::start(kafka, "");

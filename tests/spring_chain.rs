@@ -146,7 +146,7 @@ fn a_record_that_fits_its_main_topic_fails_five_times_and_its_dead_letter_blocks
         assert_eq!(metrics.sum("family_aligned", &pair), 0.0);
     }
     let line = sizegate.log_line(&["may not fit", &chain.dead_letters(), "detected"]);
-    assert!(line.contains("it lacks 65536 bytes"), "{line}");
+    assert!(line.contains("it lacks 65,536 bytes; raise"), "{line}");
     let application = chain.application(&sizegate, &[("bytes", "1000000")]);
     application.line("it passes", |line| is(line, "sent", LARGE));
     let mut headers = 0;

@@ -3,16 +3,18 @@
 
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Query, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::map_response;
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{AdminState, page};
-use crate::explain::Question;
+use crate::explain::{BadQuestion, Question};
 use crate::policy::Gate;
 use crate::telemetry::RefusalQuery;
 
@@ -112,13 +114,27 @@ async fn metrics(State(state): State<AdminState>) -> Response {
     }
 }
 
+/// A query's parameters; one that is wrong is answered as JSON, like everything under `/api/v1/`.
+struct Asked<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        match Query::from_request_parts(parts, state).await {
+            Ok(Query(asked)) => Ok(Self(asked)),
+            Err(rejection) => Err(no(StatusCode::BAD_REQUEST, rejection.body_text())),
+        }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TopicsQuery {
     topic: Option<String>,
 }
 
-async fn topics(State(state): State<AdminState>, Query(query): Query<TopicsQuery>) -> Response {
+async fn topics(State(state): State<AdminState>, Asked(query): Asked<TopicsQuery>) -> Response {
     let wanted = query.topic.filter(|topic| !topic.is_empty());
     let body = blocking(move || {
         let mut topics = (state.topics)();
@@ -136,7 +152,7 @@ struct SizesQuery {
 }
 
 /// The distributions of one topic's sizes by gate; none for a topic that was not produced to through here.
-async fn sizes(State(state): State<AdminState>, Query(query): Query<SizesQuery>) -> Json<Value> {
+async fn sizes(State(state): State<AdminState>, Asked(query): Asked<SizesQuery>) -> Json<Value> {
     let sizes = state.metrics.known_topic(&query.topic).map(|topic| {
         json!({
             "batch": topic.wire_bytes.distribution(),
@@ -179,7 +195,7 @@ impl RefusalsQuery {
     }
 }
 
-async fn refusals(State(state): State<AdminState>, Query(query): Query<RefusalsQuery>) -> Response {
+async fn refusals(State(state): State<AdminState>, Asked(query): Asked<RefusalsQuery>) -> Response {
     match query.understood() {
         Ok(query) => {
             let body = blocking(move || {
@@ -189,7 +205,7 @@ async fn refusals(State(state): State<AdminState>, Query(query): Query<RefusalsQ
             });
             json_or_failed(body.await)
         }
-        Err(error) => (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response(),
+        Err(error) => no(StatusCode::BAD_REQUEST, error),
     }
 }
 
@@ -219,15 +235,20 @@ async fn explain(
     State(state): State<AdminState>,
     question: Result<Json<Question>, JsonRejection>,
 ) -> Response {
-    let bad =
-        |error: String| (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
     match question {
         Ok(Json(question)) => match (state.explain)(&question) {
             Ok(explanation) => Json(explanation).into_response(),
-            Err(error) => bad(error.to_string()),
+            Err(error @ BadQuestion::UnknownTopic(_)) => {
+                no(StatusCode::NOT_FOUND, error.to_string())
+            }
+            Err(error) => no(StatusCode::BAD_REQUEST, error.to_string()),
         },
-        Err(rejection) => bad(rejection.body_text()),
+        Err(rejection) => no(StatusCode::BAD_REQUEST, rejection.body_text()),
     }
+}
+
+fn no(status: StatusCode, error: String) -> Response {
+    (status, Json(json!({ "error": error }))).into_response()
 }
 
 /// Away from this thread: with a thousand topics it takes tens of milliseconds, and this thread accepts clients.

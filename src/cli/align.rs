@@ -26,8 +26,8 @@ Examples:
 
 Without --apply nothing is changed. Limits are only ever raised.
 
-Exit codes: 0 aligned (or made so), 1 changes are planned, or held back by the ceiling, 2 could not do it, 64 bad
-config or usage.")]
+Exit codes: 0 aligned (or made so), 1 changes are planned, or held back by the ceiling,
+2 could not do it, 64 bad config or usage.")]
 pub struct AlignArgs {
     /// Where the configuration comes from.
     #[command(flatten)]
@@ -247,7 +247,11 @@ impl Outcome {
         let mut text = String::new();
         let plan = &self.plan;
         if plan.changes.is_empty() && plan.above_ceiling.is_empty() && !self.is_incomplete() {
-            text.push_str("Every family is aligned: nothing to do.\n");
+            text.push_str(if plan.detected.is_empty() {
+                "Every family is aligned: nothing to do.\n"
+            } else {
+                "No configured family needs a change.\n"
+            });
         }
         if !plan.changes.is_empty() {
             let mut rows = vec![row(["TOPIC", "KEY", "FROM", "TO", "IN FORCE", "REASON"])];

@@ -45,7 +45,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FORM", value_enum, default_value_t = Output::Table)]
     pub output: Output,
     /// Ask the running proxy instead whether it is ready (its /readyz, over loopback): for health checks
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["cluster", "fail_on"])]
     pub ready: bool,
 }
 
@@ -69,6 +69,10 @@ pub enum FailOn {
 
 /// Checks the config.
 pub fn run(args: CheckArgs) -> ExitCode {
+    if args.ready && args.output == Output::Json {
+        eprintln!("sizegate: --ready answers in one line of text: leave --output out");
+        return ExitCode::from(USAGE);
+    }
     if args.ready {
         return ready::run(&args.config);
     }
@@ -94,7 +98,7 @@ pub fn run(args: CheckArgs) -> ExitCode {
         (Err(errors), Output::Json) => {
             print(&format!(
                 "{:#}\n",
-                json!({"ok": false, "mistakes": mistakes(&errors)})
+                json!({"ok": false, "mistakes": mistakes(&errors), "advice": []})
             ));
             ExitCode::from(USAGE)
         }

@@ -33,23 +33,23 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Bytes of the record's value; null if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::config::any_size)]
     pub value_bytes: Option<u64>,
     /// Bytes of the record's key; null if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::config::any_size)]
     pub key_bytes: Option<u64>,
     /// Bytes of all header names and values, counted as one header
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::config::any_size)]
     pub headers_bytes: Option<u64>,
     /// The batch as it travels compressed, its 61-byte header included; not compressed if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::config::any_size)]
     pub compressed_bytes: Option<u64>,
     /// The producer's max.request.size; Java's default, 1048576, if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::config::any_size)]
     pub max_request_size: Option<u64>,
-    /// Records of these sizes in one batch
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub records: u32,
+    /// Records of these sizes in one batch; 1 if not given
+    #[arg(long, value_name = "N")]
+    pub records: Option<u32>,
     /// For people or for programs
     #[arg(long, value_name = "FORM", value_enum, default_value_t = Output::Table)]
     pub output: Output,
@@ -71,9 +71,9 @@ pub fn run(args: ExplainArgs) -> ExitCode {
         headers_bytes: args.headers_bytes,
         compressed_bytes: args.compressed_bytes,
         max_request_size: args.max_request_size,
-        records: Some(args.records),
+        records: args.records,
     };
-    if let Err(error) = question.check() {
+    if let Err(error) = usable(&question) {
         eprintln!("sizegate: {error}");
         return ExitCode::from(USAGE);
     }
@@ -121,6 +121,37 @@ pub fn run(args: ExplainArgs) -> ExitCode {
             ExitCode::from(USAGE)
         }
     }
+}
+
+/// What is wrong with a question, by the names of the flags. What says more of a record needs the record's sizes.
+fn usable(question: &Question) -> Result<(), String> {
+    let has_record = [
+        question.value_bytes,
+        question.key_bytes,
+        question.headers_bytes,
+    ]
+    .iter()
+    .any(Option::is_some);
+    for (flag, is_given) in [
+        ("--compressed-bytes", question.compressed_bytes.is_some()),
+        ("--max-request-size", question.max_request_size.is_some()),
+        ("--records", question.records.is_some()),
+    ] {
+        if is_given && !has_record {
+            return Err(format!(
+                "{flag} says nothing without a record: give --value-bytes, --key-bytes or --headers-bytes"
+            ));
+        }
+    }
+    question.check().map_err(|error| {
+        let text = error.to_string();
+        match text.split_once(' ') {
+            Some((name, rest)) if name != "topic" => {
+                format!("--{} {rest}", name.replace('_', "-"))
+            }
+            _ => text,
+        }
+    })
 }
 
 /// The topic, its family's topics, and those of the families that it is a member of.

@@ -18,7 +18,8 @@ Examples:
   SIZEGATE__LISTENER__BIND=0.0.0.0:19092 sizegate run --config sizegate.yaml
 
 Every key of the config file can be set by the environment: SIZEGATE__ and its path, joined by two
-underscores. SIGHUP or a changed file reloads the config; SIGTERM drains and exits with 0.")]
+underscores; keys of a list's entries only where the file has the entry.
+SIGHUP or a changed file reloads the config; SIGTERM drains and exits with 0.")]
 pub struct RunArgs {
     /// Where the configuration comes from.
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! Why a call to a broker failed, in words that say where to look.
 
 use std::io;
+use std::time::Duration;
 
 use kafka_protocol::messages::ApiKey;
 
@@ -34,12 +35,16 @@ pub enum CallError {
         hint: &'static str,
     },
     /// No answer in time.
-    #[error("{peer} did not answer {api:?} in time")]
+    #[error("{peer} did not answer {api:?} within {} s{hint}", waited.as_secs_f64().round())]
     Timeout {
         /// The broker.
         peer: HostPort,
         /// The request.
         api: ApiKey,
+        /// How long it was waited for.
+        waited: Duration,
+        /// What usually keeps a broker silent; may be empty.
+        hint: &'static str,
     },
     /// The answer is not what the protocol says.
     #[error("{peer} answered {api:?} with bytes that are not the Kafka protocol ({what}){hint}")]
@@ -79,11 +84,25 @@ pub enum CallError {
         /// Its error, by name.
         error: String,
     },
+    /// Every broker that was tried, each with its own reason.
+    #[error("{}", each(.0))]
+    Every(Vec<CallError>),
+}
+
+/// Errors of so many brokers are shown.
+const SHOWN: usize = 5;
+
+fn each(errors: &[CallError]) -> String {
+    let mut texts: Vec<String> = errors.iter().take(SHOWN).map(ToString::to_string).collect();
+    if let Some(more @ 1..) = errors.len().checked_sub(SHOWN) {
+        texts.push(format!("and {more} more"));
+    }
+    texts.join("; ")
 }
 
 impl CallError {
     /// A fixed word for logs and metrics.
-    pub const fn label(&self) -> &'static str {
+    pub fn label(&self) -> &'static str {
         match self {
             Self::Connect(_) => "connect",
             Self::Io { .. } => "io",
@@ -93,6 +112,7 @@ impl CallError {
             Self::Unsupported { .. } => "unsupported",
             Self::Authentication { .. } => "authentication",
             Self::Refused { .. } => "refused",
+            Self::Every(errors) => errors.first().map_or("connect", Self::label),
         }
     }
 

@@ -217,11 +217,19 @@ impl Link {
             })?;
         // Until the answer is whole; also if this future is dropped half-way.
         self.is_broken = true;
+        let began = Instant::now();
         let answer = timeout_at(deadline, self.round_trip(&frame, api, max_answer_bytes))
             .await
             .map_err(|_| CallError::Timeout {
                 peer: self.peer.clone(),
                 api,
+                waited: began.elapsed(),
+                hint: match api {
+                    ApiKey::ApiVersions => {
+                        ": is it a Kafka listener, and is cluster.tls as that listener has it?"
+                    }
+                    _ => "",
+                },
             })??;
         let mut r = Reader::new(&answer);
         let header = read_response_header(

@@ -46,10 +46,10 @@ impl Shared {
     }
 
     /// A link to any broker: the last good one, the bootstrap servers in order, then every node known. Each gets
-    /// an even share of the time, so that one silent address does not spend it all. Errors are the first's.
+    /// an even share of the time, so that one silent address does not spend it all. The error is that of each.
     pub(super) async fn open_any(&self, deadline: tokio::time::Instant) -> Result<Link, CallError> {
         let candidates = self.candidates();
-        let mut first_error = None;
+        let mut errors = Vec::new();
         for (tried, to) in candidates.iter().enumerate() {
             let now = tokio::time::Instant::now();
             let untried = u32::try_from(candidates.len() - tried).unwrap_or(u32::MAX);
@@ -62,14 +62,16 @@ impl Shared {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a broker cannot be used");
-                    first_error.get_or_insert(error);
+                    errors.push(error);
                 }
             }
         }
         *self.lock_last_good() = None;
-        Err(first_error.unwrap_or_else(|| {
-            CallError::Connect(std::io::Error::other("cluster.bootstrap_servers is empty"))
-        }))
+        Err(match errors.len() {
+            0 => CallError::Connect(std::io::Error::other("cluster.bootstrap_servers is empty")),
+            1 => errors.remove(0),
+            _ => CallError::Every(errors),
+        })
     }
 
     fn candidates(&self) -> Vec<HostPort> {

@@ -106,19 +106,7 @@ impl Condition {
     }
 
     pub(super) fn failed(&self, error: &CallError) {
-        // ApiVersions is answered before anyone is authenticated: who fails later has met a broker. So a cluster
-        // that gives us no credentials still counts as reached.
-        let is_answer = match error {
-            CallError::Connect(_) => false,
-            CallError::Io { api, .. }
-            | CallError::Closed { api, .. }
-            | CallError::Timeout { api, .. }
-            | CallError::Malformed { api, .. } => *api != ApiKey::ApiVersions,
-            CallError::Authentication { .. }
-            | CallError::Refused { .. }
-            | CallError::Unsupported { .. } => true,
-        };
-        self.is_reached.store(is_answer, Relaxed);
+        self.is_reached.store(is_answer(error), Relaxed);
         let text = error.to_string();
         let mut said = self.lock();
         let is_news = said
@@ -223,5 +211,21 @@ impl Condition {
 
     fn lock(&self) -> MutexGuard<'_, Said> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// ApiVersions is answered before anyone is authenticated: who fails later has met a broker. So a cluster that gives us
+/// no credentials still counts as reached.
+fn is_answer(error: &CallError) -> bool {
+    match error {
+        CallError::Connect(_) => false,
+        CallError::Io { api, .. }
+        | CallError::Closed { api, .. }
+        | CallError::Timeout { api, .. }
+        | CallError::Malformed { api, .. } => *api != ApiKey::ApiVersions,
+        CallError::Authentication { .. }
+        | CallError::Refused { .. }
+        | CallError::Unsupported { .. } => true,
+        CallError::Every(errors) => errors.iter().any(is_answer),
     }
 }

@@ -220,9 +220,12 @@ fn env_path(keys: &str, file: &Value) -> Result<String, String> {
             here = list.get(index);
             if here.is_none() {
                 let (n, key) = (list.len(), if path.is_empty() { "the file" } else { &path });
-                return Err(format!(
-                    "names entry {index}, but {key} has {n} (the first is entry 0)"
-                ));
+                return Err(match n {
+                    0 => format!(
+                        "names entry {index}, but {key} has no entries; the environment can change one, not add one"
+                    ),
+                    _ => format!("names entry {index}, but {key} has {n} (the first is entry 0)"),
+                });
             }
             path.push_str(&format!("[{index}]"));
             continue;

@@ -75,7 +75,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Learns from a tree of values where each key was written; over what was learnt before.
+    /// Learns from a tree of values where each key was written; over what was learned before.
     pub(super) fn learn_places(&mut self, root: &Value) {
         learn(&mut self.places, String::new(), root);
     }
@@ -128,6 +128,13 @@ impl Report {
     /// The place of `key` or of the nearest section around it.
     pub(super) fn place_of(&self, key: &str) -> String {
         let mut key = key;
+        // A section that only the environment names is written nowhere but in what is in it.
+        if !self.places.contains_key(key)
+            && let Some((_, place)) = self.places.iter().find(|(at, _)| within(at, key))
+            && !key.is_empty()
+        {
+            return place.clone();
+        }
         loop {
             match self.places.get(key) {
                 Some(place) => return place.clone(),

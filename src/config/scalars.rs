@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 pub(in crate::config) use addresses::{HostName, NodeIds, NodeName};
 pub(in crate::config) use amounts::{Count, Interval, Ratio, Share, Size, time_text};
-pub(crate) use amounts::{duration, size, size_text};
+pub(crate) use amounts::{any_size, duration, size, size_text};
 
 use super::{Decode, LogFormat, LogLevel, Mode, SaslMechanism};
 use crate::policy::{Action, ErrorCode};

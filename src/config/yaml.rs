@@ -20,11 +20,24 @@ pub(super) fn read(file: &str, text: &str, report: &mut Report) -> Option<Value>
     };
     match reader.document() {
         Ok(root) => Some(root),
-        Err(Stop { line, text }) => {
+        Err(Stop { line, text: why }) => {
+            let quote = unquoted(text, line);
+            let quote = quote.map_or_else(String::new, |it| format!("; quote it: [\"{it}\"]"));
+            let text = format!("{why}{quote}");
             reader.report.note_at(format!("{file}:{line}"), "", text);
             None
         }
     }
+}
+
+/// `${NAME}` as the first entry of a list in brackets: to YAML its `{` begins a section.
+fn unquoted(text: &str, line: usize) -> Option<&str> {
+    let line = text.lines().nth(line.checked_sub(1)?)?;
+    let (_, variable) = line.split_once('[')?;
+    let variable = variable.trim_start();
+    variable
+        .starts_with("${")
+        .then(|| variable.split_inclusive('}').next())?
 }
 
 /// Why reading cannot go on.

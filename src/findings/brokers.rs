@@ -120,6 +120,7 @@ fn brokers_differ(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
             "Take the brokers' own values back (--entity-type brokers --entity-name ID --delete-config {KEY}), then: {}",
             comparison.commands().set_brokers(KEY, most)
         ),
+        also: None,
     });
 }
 
@@ -142,6 +143,7 @@ fn socket_below_limit(comparison: &Comparison<'_>, largest: &Largest, found: &mu
                 "{KEY}={needed} (or more) in server.properties of each broker, and restart them one by one; it cannot be \
                  changed while they run. Or lower the limit."
             ),
+            also: None,
         });
     }
 }
@@ -172,6 +174,7 @@ fn fetch_below_limit(comparison: &Comparison<'_>, largest: &Largest, found: &mut
                     "{key}={} in server.properties of each broker, and restart them one by one; or leave it",
                     largest.bytes
                 ),
+                also: None,
             });
         }
     }
@@ -194,6 +197,7 @@ fn fetch_below_limit(comparison: &Comparison<'_>, largest: &Largest, found: &mut
                  lower the limit",
                 largest.bytes
             ),
+            also: None,
         });
     }
 }
@@ -225,6 +229,7 @@ fn frame(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
                       refuses it."
                     .to_owned(),
                 fix: format!("{KEY}: {needed} (or more) in the configuration, and restart sizegate"),
+                also: None,
             });
         }
     }
@@ -249,6 +254,7 @@ fn frame(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
                 grouped(frame)
             ),
             fix: format!("{KEY}: {socket} in the configuration, and restart sizegate"),
+            also: None,
         });
     }
 }

@@ -29,6 +29,7 @@ fn small_limits(of: &str, limits: &Limits, found: &mut Vec<Finding>) {
         values: vec![Value::new(of, "batch_bytes", small, "config")],
         why: small_batches_hurt(),
         fix: format!("record_bytes: {small} instead of batch_bytes in {of} of the configuration"),
+        also: None,
     });
 }
 
@@ -80,6 +81,7 @@ fn reached(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
                     "Correct the topics of rule \"{}\", create the topic, or remove the rule",
                     rule.name
                 ),
+                also: None,
             });
             continue;
         }
@@ -104,6 +106,7 @@ fn reached(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
             fix: format!("Move rule \"{}\" before \"{taker}\" in the configuration", rule.name),
             topics: matching,
             values,
+            also: None,
         });
     }
 }
@@ -152,6 +155,7 @@ fn internal(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
                  these topics before it"
             ),
             topics,
+            also: None,
         });
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
                     family.main
                 ),
                 fix: format!("Create {absent} with the limits of {} and headroom, or correct its name", family.main),
+                also: None,
             });
         }
     }
@@ -69,6 +70,7 @@ fn too_small(
             ],
             why: why_too_small(family, member, &gap, missing),
             fix: fix_too_small(comparison, family, member, &gap, &own),
+            also: None,
         });
     }
 }
@@ -178,6 +180,7 @@ fn codec(comparison: &Comparison<'_>, family: &Family, member: &Member, found: &
             member.topic, family.main
         ),
         fix: comparison.commands().set_compression(&member.topic, main.0),
+        also: None,
     });
 }
 
@@ -231,5 +234,6 @@ fn uncompressed(
             "uncompressed_bytes: {room} for {} in the configuration, or compression.type in the producer that writes {}",
             family.main, member.topic
         ),
+        also: None,
     });
 }

@@ -60,6 +60,7 @@ fn override_above_broker(
             "Size consumers' memory for it and leave it, or take it back: {}",
             commands.unset_topic(&topic.name, MAX_MESSAGE_BYTES)
         ),
+        also: None,
     });
 }
 
@@ -87,6 +88,7 @@ fn segment_below_limit(comparison: &Comparison<'_>, topic: &TopicFacts, found: &
         fix: comparison
             .commands()
             .set_topic(&topic.name, &[(SEGMENT_BYTES, limit.value())]),
+        also: None,
     });
 }
 
@@ -119,6 +121,7 @@ fn recompressed(comparison: &Comparison<'_>, topic: &TopicFacts, found: &mut Vec
              although it was within the limit on its way."
         ),
         fix: comparison.commands().set_compression(&topic.name, "producer"),
+        also: None,
     });
 }
 
@@ -170,13 +173,10 @@ fn decompressed_below_limit(
             limit.gate,
             grouped(limit.value)
         ),
-        fix: format!(
-            "{}   (or record_bytes: {} in a rule for the topic)",
-            comparison
-                .commands()
-                .set_topic(&topic.name, &[(MAX_DECOMPRESSED_MESSAGE_BYTES, limit.value)]),
-            setting.value()
-        ),
+        fix: comparison
+            .commands()
+            .set_topic(&topic.name, &[(MAX_DECOMPRESSED_MESSAGE_BYTES, limit.value)]),
+        also: Some(format!("or record_bytes: {} in a rule for the topic", setting.value())),
     });
 }
 
@@ -208,13 +208,13 @@ fn small_limit(
         topics: vec![topic.name.to_string()],
         values: vec![Value::limit(&*topic.name, &limit)],
         why: small_batches_hurt(),
-        fix: format!(
-            "{}   (and record_bytes: {} in a rule for the topic)",
-            comparison
-                .commands()
-                .set_topic(&topic.name, &[(key, USUAL_BATCH_BYTES + 12)]),
+        fix: comparison
+            .commands()
+            .set_topic(&topic.name, &[(key, USUAL_BATCH_BYTES + 12)]),
+        also: Some(format!(
+            "and record_bytes: {} in a rule for the topic",
             limit.value
-        ),
+        )),
     });
 }
 

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_ascend() {
+    fn bounds_of_size_classes_ascend() {
         let bounds: Vec<_> = SizesTally::default()
             .by_bound()
             .map_while(|(bound, _)| bound)

@@ -194,7 +194,8 @@ impl Policy {
         self.rule_for_client(topic, &ClientRules::default())
     }
 
-    pub(in crate::policy) fn rule_for_client(
+    /// The first rule that speaks for a topic to a client.
+    pub fn rule_for_client(
         &self,
         topic: &str,
         client: &ClientRules,

@@ -41,12 +41,11 @@ impl Listeners {
     /// # Errors
     /// The first address that cannot be bound, by name.
     pub async fn bind(bind: SocketAddr, shared: &Shared) -> io::Result<Self> {
-        let mut sockets = vec![(listen(bind).await?, Route::Bootstrap)];
+        let mut sockets = vec![(listen(bind, "listener.bind").await?, Route::Bootstrap)];
         for (port, node_id) in shared.book.node_ports() {
-            sockets.push((
-                listen(SocketAddr::new(bind.ip(), port)).await?,
-                Route::Node(node_id),
-            ));
+            let address = SocketAddr::new(bind.ip(), port);
+            let key = format!("listener.node_ports, broker {node_id}");
+            sockets.push((listen(address, &key).await?, Route::Node(node_id)));
         }
         Ok(Self { sockets })
     }
@@ -68,9 +67,11 @@ impl Listeners {
     }
 }
 
-async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+/// The error names the address and the key that sets it.
+async fn listen(address: SocketAddr, key: &str) -> io::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+        let text = format!("cannot listen on {address} ({key}): {error}");
+        io::Error::new(error.kind(), text)
     })
 }
 

@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{FamilyView, GapView, MemberView};
 use crate::cluster::{CompressionType, Topic};
+use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES};
 use crate::policy::families::{Alignment, Family, Gap, Member, Membership, gaps};
-use crate::policy::{Codec, Gate, Learned, Policy};
+use crate::policy::{Codec, Gate, Learned, Policy, Source, grouped};
 use crate::proxy::Shared;
 use crate::telemetry::FamilyFit;
 
@@ -183,6 +184,35 @@ impl Shared {
         warnings
     }
 
+    /// The change that closes a gap; empty where no number does.
+    fn remedy(&self, member: &Member, gap: &Gap) -> String {
+        let Some(missing) = gap.missing_bytes else {
+            return String::new();
+        };
+        let (topic, needed) = (&member.topic, gap.member_bytes.saturating_add(missing));
+        let read = self
+            .cluster
+            .topic(topic)
+            .and_then(|known| known.batch_limit());
+        match read.filter(|(bytes, _)| gap.gate == Gate::Batch && *bytes == gap.member_bytes) {
+            Some((_, source)) => {
+                let key = match source {
+                    Source::Segment => SEGMENT_BYTES,
+                    _ => MAX_MESSAGE_BYTES,
+                };
+                let detected = match member.membership {
+                    Membership::Configured => "",
+                    Membership::Detected => " --detected",
+                };
+                format!("; raise {topic}'s {key} to {needed}, or `sizegate align{detected}`")
+            }
+            None => format!(
+                "; raise the rule's {}_bytes for {topic} to {needed}",
+                gap.gate
+            ),
+        }
+    }
+
     /// Every member that does not fit, with what to say of it.
     fn misfits(&self) -> Vec<Misfit> {
         let policy = self.policy.load();
@@ -192,7 +222,7 @@ impl Shared {
             let mut why: Vec<String> = gaps
                 .iter()
                 .filter(|gap| gap.missing_bytes != Some(0))
-                .map(in_words)
+                .map(|gap| in_words(gap, &self.remedy(member, gap)))
                 .collect();
             why.extend(self.compression_warnings(&family.main, &member.topic));
             if !why.is_empty() {
@@ -227,7 +257,7 @@ fn widest(gaps: &[Gap]) -> Option<u64> {
     gaps.iter().filter_map(|gap| gap.missing_bytes).max()
 }
 
-fn in_words(gap: &Gap) -> String {
+fn in_words(gap: &Gap, remedy: &str) -> String {
     let Gap {
         gate,
         main_bytes,
@@ -237,9 +267,16 @@ fn in_words(gap: &Gap) -> String {
     } = gap;
     match (main_bytes, missing_bytes) {
         (Some(main), Some(missing)) => format!(
-            "its {gate} limit is {member_bytes}, its main topic's {main}: with {headroom_bytes} of headroom it lacks {missing} bytes"
+            "its {gate} limit is {}, its main topic's {}: with {} of headroom it lacks {} bytes{remedy}",
+            grouped(*member_bytes),
+            grouped(*main),
+            grouped(*headroom_bytes),
+            grouped(*missing)
         ),
-        _ => format!("its {gate} limit is {member_bytes}, and its main topic has none"),
+        _ => format!(
+            "its {gate} limit is {}, and its main topic has none",
+            grouped(*member_bytes)
+        ),
     }
 }
 

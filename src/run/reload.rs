@@ -99,9 +99,12 @@ impl Live {
         }
         self.shared.set_policy(policy);
         self.config.store(Arc::new(reload.config));
-        tracing::info!(changed = ?reload.live, "configuration reloaded");
+        tracing::info!(changed = reload.live.join(","), "configuration reloaded");
         if !reload.needs_restart.is_empty() {
-            tracing::warn!(keys = ?reload.needs_restart, "changed in the configuration, but in force only after a restart");
+            tracing::warn!(
+                keys = reload.needs_restart.join(","),
+                "changed in the configuration, but in force only after a restart"
+            );
         }
         Ok(reload.needs_restart)
     }

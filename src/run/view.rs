@@ -127,6 +127,11 @@ impl Shared {
         let facts = topic.map(|topic| self.cluster.known_facts(&topic));
         let mut unseen: Vec<Unseen> = Vec::new();
         let status = self.cluster.status();
+        // Where all topics are seen, one that is not there does not exist.
+        if facts.is_none() && status.is_up && status.missing_rights.is_none() {
+            question.check()?;
+            return Err(BadQuestion::UnknownTopic(question.topic.clone()));
+        }
         unseen.extend(
             status
                 .missing_rights

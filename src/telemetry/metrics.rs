@@ -1,4 +1,4 @@
-//! All metrics of one process. Names, labels and meaning: README, "Metrics".
+//! All metrics of one process. Names, labels and meaning: docs/metrics.md, which a test compares.
 //!
 //! Invariants: handles are resolved once and counted in without a lock; the number of series is bounded whatever
 //! clients, topics and brokers are called.

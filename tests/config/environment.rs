@@ -167,6 +167,18 @@ fn mistakes_of_the_environment_and_the_command_line_name_the_variable_and_the_fl
             "SIZEGATE__RULES__99999999999__ACTION: names entry 99999999999, but rules has 1 (the first is entry 0)",
         ),
         (
+            "SIZEGATE__FAMILIES__MEMBERS__0__MAIN",
+            "x",
+            "SIZEGATE__FAMILIES__MEMBERS__0__MAIN: names entry 0, but families.members has no entries; the environment can \
+             change one, not add one",
+        ),
+        (
+            "SIZEGATE__LISTNER__BIND",
+            "1",
+            "SIZEGATE__LISTNER__BIND: listner: unknown key; did you mean `listener`? Keys allowed at the top: cluster, \
+             listener, mode, limits, rules, families, near_limit, memory, inspection, admin, telemetry",
+        ),
+        (
             "SIZEGATE__LISTENER____BIND",
             "x",
             "SIZEGATE__LISTENER____BIND: is not the name of a key: sections and keys are joined by two underscores",

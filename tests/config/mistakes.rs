@@ -87,6 +87,7 @@ fn values_of_the_wrong_kind_say_what_is_allowed() {
 
 #[test]
 fn impossible_values_say_what_is_allowed() {
+    let least_1 = "a size of at least 1 byte (`65536`, `64KiB`, `1MiB`, `1MB`)";
     let at_least =
         |bytes: &str| format!("a size of at least {bytes} bytes (`65536`, `64KiB`, `1MiB`, `1MB`)");
     let time = "a time of 100ms to 365d, with its unit (`500ms`, `30s`, `10m`, `1h`)";
@@ -108,9 +109,9 @@ fn impossible_values_say_what_is_allowed() {
         ("limits: {record_bytes: 99999999999999999999}", "limits.record_bytes", format!("`99999999999999999999` is not {}: too large", at_least("7"))),
         ("limits: {uncompressed_bytes: 0}", "limits.uncompressed_bytes", format!("`0` is not {}", at_least("68"))),
         ("limits: {estimate_bytes: -1}", "limits.estimate_bytes", format!("`-1` is not {}", at_least("68"))),
-        ("limits: {key_bytes: 0}", "limits.key_bytes", format!("`0` is not {}", at_least("1"))),
-        ("limits: {value_bytes: 0}", "limits.value_bytes", format!("`0` is not {}", at_least("1"))),
-        ("limits: {headers_bytes: 0}", "limits.headers_bytes", format!("`0` is not {}", at_least("1"))),
+        ("limits: {key_bytes: 0}", "limits.key_bytes", format!("`0` is not {}", least_1)),
+        ("limits: {value_bytes: 0}", "limits.value_bytes", format!("`0` is not {}", least_1)),
+        ("limits: {headers_bytes: 0}", "limits.headers_bytes", format!("`0` is not {}", least_1)),
         ("limits: {ratio: 1}", "limits.ratio", "`1` is not a number above 1, such as `100`: how many times its wire bytes a batch may hold".into()),
         ("listener: {bind: 'localhost:19092'}", "listener.bind", "`localhost:19092` is not an IP address and a port, such as `127.0.0.1:19092`, `0.0.0.0:19092` or `[::]:19092`".into()),
         ("listener: {bind: '127.0.0.1:0'}", "listener.bind", "`127.0.0.1:0` is not an IP address and a port, such as `127.0.0.1:19092`, `0.0.0.0:19092` or `[::]:19092`: a port is 1 to 65535".into()),
@@ -160,6 +161,10 @@ fn what_is_not_yaml_as_we_take_it_is_refused_with_its_line() {
         (
             "mode: [a",
             "F:3: is not YAML: while parsing a flow sequence, expected ',' or ']'",
+        ),
+        (
+            "cluster: {bootstrap_servers: [${HOSTS}]}\n",
+            "F:2: is not YAML: while parsing a flow sequence, expected ',' or ']'; quote it: [\"${HOSTS}\"]",
         ),
         (
             "a: &x 1\nb: *x\n",

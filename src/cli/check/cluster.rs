@@ -155,7 +155,11 @@ fn one(finding: &Finding, text: &mut String) {
     for value in &finding.values {
         let _ = writeln!(text, "  value  {}", one_value(value));
     }
-    let _ = writeln!(text, "  why    {}\n  fix    {}\n", finding.why, finding.fix);
+    let _ = writeln!(text, "  why    {}\n  fix    {}", finding.why, finding.fix);
+    if let Some(also) = &finding.also {
+        let _ = writeln!(text, "  also   {also}");
+    }
+    text.push('\n');
 }
 
 fn one_value(value: &Value) -> String {

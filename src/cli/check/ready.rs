@@ -37,9 +37,22 @@ pub(super) fn run(args: &ConfigArgs) -> ExitCode {
             ExitCode::from(FINDINGS)
         }
         Err(error) => {
-            eprintln!("sizegate: no answer from {admin} (admin.bind): {error}");
+            eprintln!(
+                "sizegate: no answer from {admin} (admin.bind): {}",
+                in_words(&error)
+            );
             ExitCode::from(FAILED)
         }
+    }
+}
+
+fn in_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(
+            "none within {} s: the process hangs, or another one listens there",
+            PATIENCE.as_secs()
+        ),
+        _ => error.to_string(),
     }
 }
 
@@ -108,10 +121,10 @@ mod tests {
         let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let began = Instant::now();
         let error = ask(silent.local_addr().unwrap()).unwrap_err();
-        assert!(matches!(
-            error.kind(),
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-        ));
+        assert_eq!(
+            in_words(&error),
+            "none within 2 s: the process hangs, or another one listens there"
+        );
         assert!(began.elapsed() < PATIENCE * 5);
     }
 }

@@ -25,6 +25,7 @@ impl<const LEAST: u64, const MOST: u64> Scalar for Size<LEAST, MOST> {
     fn allowed() -> String {
         let range = match (LEAST, MOST) {
             (0, u64::MAX) => String::new(),
+            (1, u64::MAX) => " of at least 1 byte".to_owned(),
             (_, u64::MAX) => format!(" of at least {} bytes", with_commas(LEAST)),
             _ => format!(" of {} to {} bytes", with_commas(LEAST), with_commas(MOST)),
         };
@@ -132,6 +133,13 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     Size::<1>::read(text)
         .map(|size| size.0)
         .map_err(|_| format!("not {}", Size::<1>::allowed()))
+}
+
+/// As [`size`], and 0 is one.
+pub(crate) fn any_size(text: &str) -> Result<u64, String> {
+    Size::<0>::read(text)
+        .map(|size| size.0)
+        .map_err(|_| format!("not {}", Size::<0>::allowed()))
 }
 
 fn number_and_unit(text: &str) -> Result<(u64, &str), String> {

@@ -150,7 +150,7 @@ impl Session {
 
     /// What the broker most likely means. Nothing where it need not be a size: code 87 says many things.
     fn explanation(&self, error_code: i16, sent: &Sent) -> Option<String> {
-        let (cause, remedy) = cause(error_code, sent)?;
+        let (cause, remedy) = cause(error_code, sent, &|| self.no_limit(&sent.topic))?;
         let Sent {
             topic,
             partition,
@@ -183,6 +183,29 @@ impl Session {
         ))
     }
 
+    /// Why the topic's own limit is not known here.
+    fn no_limit(&self, topic: &TopicHandle) -> String {
+        const MOST_LIKELY: &str = "most likely the topic's max.message.bytes";
+        const MOST_LIKELY_OVER: &str = "most likely over the topic's max.message.bytes";
+        if !topic.policy.inherits {
+            let policy = self.shared.policy.load();
+            let rule = policy.rule_for_client(&topic.name, &self.who.rules(&policy));
+            let whose = match rule.filter(|rule| rule.limits.batch_bytes.is_some()) {
+                Some(rule) => format!("rule \"{}\"", rule.name),
+                None => "the default".to_owned(),
+            };
+            return format!(
+                "{whose} leaves batches to the broker (batch_bytes: none), and this one is {MOST_LIKELY_OVER}"
+            );
+        }
+        if self.shared.cluster.status().missing_rights.is_some() {
+            return format!(
+                "{MOST_LIKELY}, which sizegate could not read (/readyz says which right is missing)"
+            );
+        }
+        format!("{MOST_LIKELY}, which sizegate has not read yet")
+    }
+
     /// The broker knows a limit better: learn it before the next batch.
     fn read_limits_in_background(&self, topic: &TopicHandle) {
         let cluster = self.shared.cluster.clone();
@@ -197,7 +220,12 @@ impl Session {
 }
 
 /// The limit that a broker's refusal most likely means, and what to do about it; `None` where it need not be one.
-fn cause(error_code: i16, sent: &Sent) -> Option<(String, &'static str)> {
+/// `no_limit` says why none is known.
+fn cause(
+    error_code: i16,
+    sent: &Sent,
+    no_limit: &dyn Fn() -> String,
+) -> Option<(String, &'static str)> {
     const RAISE: &str = "Send less in one record, or raise the topic's max.message.bytes.";
     let topic = &sent.topic;
     let learned = topic.known.as_ref().and_then(|known| known.learned());
@@ -231,6 +259,7 @@ fn cause(error_code: i16, sent: &Sent) -> Option<(String, &'static str)> {
         ));
     }
     let cause = match limit {
+        _ if !topic.policy.inherits => no_limit(),
         Some(limit) if was_over => format!(
             "the limit there is {} by now (source={})",
             grouped(limit.value),
@@ -241,9 +270,7 @@ fn cause(error_code: i16, sent: &Sent) -> Option<(String, &'static str)> {
             grouped(limit.value),
             limit.source
         ),
-        None => {
-            "most likely the topic's max.message.bytes, which sizegate could not read".to_owned()
-        }
+        None => no_limit(),
     };
     Some((cause, RAISE))
 }
