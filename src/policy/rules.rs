@@ -195,11 +195,7 @@ impl Policy {
     }
 
     /// The first rule that speaks for a topic to a client.
-    pub fn rule_for_client(
-        &self,
-        topic: &str,
-        client: &ClientRules,
-    ) -> Option<&Rule> {
+    pub fn rule_for_client(&self, topic: &str, client: &ClientRules) -> Option<&Rule> {
         let exact = self.exact.get(topic).into_iter().flatten().copied();
         let globs = self.globs.matches(topic);
         let glob = globs
