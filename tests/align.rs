@@ -126,7 +126,7 @@ fn a_family_is_planned_aligned_and_found_aligned() {
     assert!(
         aligned
             .out
-            .starts_with("Every family is aligned: nothing to do.\n"),
+            .starts_with("No configured family needs a change.\n"),
         "{aligned:?}"
     );
 
