@@ -27,8 +27,8 @@ pub struct Overrides {
 /// `SIZEGATE_PORT` and the like for a service of our name.
 pub const ENV_PREFIX: &str = "SIZEGATE__";
 
-/// No configuration is near this long; a bound before anything is parsed.
-const LONGEST_FILE_BYTES: u64 = 1024 * 1024;
+/// Ten thousand rules take one to two MB; a bound before anything is parsed.
+const LONGEST_FILE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// This process's environment. Bytes that are not UTF-8 become `U+FFFD`.
 pub fn process_env() -> Env {
