@@ -210,21 +210,18 @@ pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 
 /// Rows as columns, two spaces between them.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
-    };
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        widths.resize(widths.len().max(row.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let _ = write!(
-                line,
-                "{cell:<width$}  ",
-                width = width(column).unwrap_or_default()
-            );
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:<width$}  ");
         }
         text.push_str(line.trim_end());
         text.push('\n');
