@@ -79,3 +79,25 @@ end_process() {
   done
   kill -9 "$pid" 2>/dev/null || true
 }
+
+# npm_modules NAME FOLDER   installs what FOLDER's lock file pins into .cache/NAME, once; prints the folder of modules
+# (for NODE_PATH). Run at the repository's root.
+npm_modules() {
+  local lock=$2/package-lock.json env=$PWD/.cache/$1
+  if ! cmp -s "$lock" "$env/.complete"; then
+    mkdir -p .cache
+    exec 9>".cache/.lock-$1"
+    flock 9
+    if ! cmp -s "$lock" "$env/.complete"; then
+      need node nodejs npm
+      need npm npm
+      rm -rf "$env"
+      mkdir -p "$env"
+      cp "$2/package.json" "$lock" "$env"
+      # In the folder, not by --prefix: npm 11 then looks for itself in the lock file.
+      (cd "$env" && npm ci --cache ../npm --ignore-scripts --no-audit --no-fund --loglevel error) >&2 </dev/null
+      cp "$lock" "$env/.complete"
+    fi
+  fi
+  echo "$env/node_modules"
+}
