@@ -81,13 +81,7 @@ fn every_gate_inside_a_batch_passes_its_limit_and_refuses_one_byte_more_with_its
         let proxy = Inside::start(&broker, &[], &yaml);
         let mut connection = proxy.connect();
         let over = [value("first"), at(grown), value("last")];
-        for codec in [
-            Codec::None,
-            Codec::Gzip,
-            Codec::Snappy,
-            Codec::Lz4,
-            Codec::Zstd,
-        ] {
+        for &codec in Codec::ALL {
             let answer = send(
                 &mut connection,
                 &broker,

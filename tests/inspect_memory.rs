@@ -103,13 +103,7 @@ fn no_batch_makes_the_decoders_hold_more_than_a_fixed_amount() {
         0x28, 0xb5, 0x2f, 0xfd, 0xe0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1, 0, 0,
     ];
     look(&mut scratch, &batch_of(Codec::Zstd, &zstd_claim, 1));
-    for codec in [
-        Codec::None,
-        Codec::Gzip,
-        Codec::Snappy,
-        Codec::Lz4,
-        Codec::Zstd,
-    ] {
+    for &codec in Codec::ALL {
         look(
             &mut scratch,
             &batch_of(
@@ -130,13 +124,7 @@ fn no_batch_makes_the_decoders_hold_more_than_a_fixed_amount() {
     );
     runner
         .run(&any_payload, |(bytes, count, codec, is_packed)| {
-            let codec = [
-                Codec::None,
-                Codec::Gzip,
-                Codec::Snappy,
-                Codec::Lz4,
-                Codec::Zstd,
-            ][codec];
+            let codec = Codec::ALL[codec];
             let payload = if is_packed {
                 make::compress(codec, &bytes)
             } else {

@@ -244,13 +244,7 @@ fn corners() -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     let content = [value("one"), value(text(2, 500))];
     let bytes = records(&content);
-    for codec in [
-        Codec::None,
-        Codec::Gzip,
-        Codec::Snappy,
-        Codec::Lz4,
-        Codec::Zstd,
-    ] {
+    for &codec in Codec::ALL {
         for count in [-1, 0, 1, 3, i32::MAX] {
             out.push(batch_of(codec, &compress(codec, &bytes), count));
         }

@@ -52,13 +52,7 @@ fn traffic(topics: &[Topic]) -> Vec<Vec<Part>> {
             Part::at(own, 0, batch_of_bytes(bytes).build()),
         ]);
     }
-    for codec in [
-        Codec::None,
-        Codec::Gzip,
-        Codec::Snappy,
-        Codec::Lz4,
-        Codec::Zstd,
-    ] {
+    for &codec in Codec::ALL {
         for record in &deep_records {
             let records = [Record::of_a(50), record.clone(), Record::of_a(60)];
             requests.push(vec![
@@ -285,13 +279,7 @@ fn no_content_and_no_key_of_a_record_is_ever_shown() {
             .key(MARKER)
             .header(MARKER, MARKER)
     };
-    for codec in [
-        Codec::None,
-        Codec::Gzip,
-        Codec::Snappy,
-        Codec::Lz4,
-        Codec::Zstd,
-    ] {
+    for &codec in Codec::ALL {
         for topic in &topics {
             for bytes in [100, 1_400, 5_000, 60_000, 2_000_000] {
                 let records = [marked(40), marked(bytes).key(MARKER.repeat(20)), marked(30)];

@@ -241,13 +241,7 @@ fn sizes_are_gathered_for_all_records_or_for_none() {
             scratch.sizes().record_bytes.sum_bytes(),
         )
     };
-    for codec in [
-        Codec::None,
-        Codec::Gzip,
-        Codec::Snappy,
-        Codec::Lz4,
-        Codec::Zstd,
-    ] {
+    for &codec in Codec::ALL {
         let content = [value(text(1, 300)), value(text(2, 3_000_000))];
         let batch = batch(codec, &content);
         let total = records(&content).len() as u64;

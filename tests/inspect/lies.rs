@@ -28,13 +28,7 @@ fn reason(batch: &[u8]) -> Undecodable {
 fn a_count_larger_or_smaller_than_the_records_there_are_is_undecodable() {
     let content = [value(text(1, 100)), value(text(2, 100))];
     let bytes = records(&content);
-    for codec in [
-        Codec::None,
-        Codec::Gzip,
-        Codec::Snappy,
-        Codec::Lz4,
-        Codec::Zstd,
-    ] {
+    for &codec in Codec::ALL {
         let with_count = |count| reason(&batch_of(codec, &compress(codec, &bytes), count));
         assert_eq!(
             with_count(1),
@@ -62,13 +56,7 @@ fn records_of_negative_length_and_negative_header_counts_are_undecodable() {
     negative_headers.pop();
     negative_headers.extend(varint(-1));
     let framed = [varint(negative_headers.len() as i64), negative_headers].concat();
-    for codec in [
-        Codec::None,
-        Codec::Gzip,
-        Codec::Snappy,
-        Codec::Lz4,
-        Codec::Zstd,
-    ] {
+    for &codec in Codec::ALL {
         let framed = batch_of(codec, &compress(codec, &framed), 1);
         assert_eq!(
             reason(&framed),
@@ -202,13 +190,7 @@ fn empty_payloads_hold_no_records_in_any_codec() {
 
 #[test]
 fn bytes_behind_the_batchs_own_end_are_not_looked_at() {
-    for codec in [
-        Codec::None,
-        Codec::Gzip,
-        Codec::Snappy,
-        Codec::Lz4,
-        Codec::Zstd,
-    ] {
+    for &codec in Codec::ALL {
         let mut batch = batch(codec, &[value(text(1, 1_000))]);
         let before = measure(&batch);
         batch.extend([0xab; 16]);
@@ -221,13 +203,7 @@ fn bytes_behind_the_batchs_own_end_are_not_looked_at() {
 fn the_largest_of_a_hundred_thousand_tiny_records_is_found() {
     let mut content: Vec<_> = (0..100_000).map(|_| value("")).collect();
     content[77_777] = value(text(1, 500));
-    for codec in [
-        Codec::None,
-        Codec::Gzip,
-        Codec::Snappy,
-        Codec::Lz4,
-        Codec::Zstd,
-    ] {
+    for &codec in Codec::ALL {
         let batch = batch(codec, &content);
         let limits = DeepLimits {
             value_bytes: Some(499),
