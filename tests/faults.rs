@@ -382,10 +382,7 @@ fn a_broker_that_nobody_reaches_closes_the_connection_and_says_so() {
 #[test]
 fn the_first_bootstrap_server_may_be_dead() {
     let broker = Broker::sound(&topics());
-    let dead = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let dead = format!("127.0.0.1:{}", support::ports::free_ports(1));
     let proxy = Inside::start_with(
         &format!("\"{dead}\", \"{}\"", broker.bootstrap()),
         &broker,

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::client::{Topic, text};
+use super::ports;
 
 /// A topic of the scripted cluster.
 #[derive(Debug, Clone)]
@@ -90,6 +92,7 @@ pub struct Broker {
     received: Arc<Mutex<Vec<Request>>>,
     open: Arc<AtomicUsize>,
     stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Broker {
@@ -109,7 +112,7 @@ impl Broker {
                 max_message_bytes: *max_message_bytes,
             })
             .collect();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = std::net::TcpListener::bind(("127.0.0.1", ports::free_ports(1))).unwrap();
         listener.set_nonblocking(true).unwrap();
         let cluster = Cluster {
             address: listener.local_addr().unwrap(),
@@ -123,7 +126,7 @@ impl Broker {
             open: Arc::clone(&open),
         };
         let stopped = stop.clone();
-        std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -141,6 +144,7 @@ impl Broker {
             received,
             open,
             stop,
+            thread: Some(thread),
         }
     }
 
@@ -184,9 +188,14 @@ impl Broker {
     }
 }
 
+/// When it is dropped nobody listens at its address any more, and nobody else will.
 impl Drop for Broker {
     fn drop(&mut self) {
         self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A script that panicked has told its test already.
+            let _ = thread.join();
+        }
     }
 }
 
