@@ -210,7 +210,7 @@ impl Cluster {
         self.0.shared.registry.topics()
     }
 
-    /// Waits until a topic has come or gone since the last time. For one waiter.
+    /// Waits until a topic has come or gone since the last time, or all were read for the first time. For one waiter.
     pub async fn topics_changed(&self) {
         self.0.shared.registry.topics_changed().await;
     }

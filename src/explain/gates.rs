@@ -5,11 +5,14 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{DEFAULT_MAX_REQUEST_SIZE, Ground, Question, RecordSizes};
+use crate::config::InsideLimit;
 use crate::findings::{
     COMPRESSION_TYPE, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting,
     SettingSource, TopicFacts,
 };
-use crate::policy::{Action, Codec, Gate, Learned, Limit, Source, TopicPolicy, grouped, labelled};
+use crate::policy::{
+    Action, Codec, Gate, LIMITS, Learned, Limit, Source, TopicPolicy, grouped, labelled,
+};
 
 /// What the Java consumer asks of one partition unless it says otherwise: soft.
 const MAX_PARTITION_FETCH_BYTES: u64 = 1_048_576;
@@ -62,6 +65,8 @@ labelled! {
         Overridden = "overridden",
         /// `batch_bytes: none`: only the broker compares it.
         BrokerOnly = "broker only",
+        /// Set in `limits`, and the rule says `none`.
+        Lifted = "lifted",
     }
 }
 
@@ -148,18 +153,52 @@ pub(super) fn limits(
             role: Role::InForce,
         }],
     }));
+    let lifted = lifted(question, ground);
+    let is_left = |limit: &GateLimit| {
+        policy
+            .inside_limits()
+            .iter()
+            .all(|set| set.gate != limit.gate)
+    };
+    limits.extend(lifted.into_iter().filter(is_left));
     limits
+}
+
+/// The gates at which `limits` sets a number and the topic's rule says that there is none.
+fn lifted(question: &Question, ground: &Ground<'_>) -> Vec<GateLimit> {
+    let Some(rule) = ground.policy.rule_for(&question.topic) else {
+        return Vec::new();
+    };
+    let lifts = |gate| {
+        rule.limits
+            .inside()
+            .any(|set| set == (gate, InsideLimit::None))
+    };
+    let defaults = ground.config.limits.inside();
+    let lifted = defaults.filter(|(gate, _)| lifts(*gate));
+    lifted
+        .filter_map(|(gate, set)| {
+            Some(GateLimit {
+                gate,
+                limit_bytes: None,
+                source: Some(Source::Rule),
+                name: Some(rule.name.clone()),
+                chain: vec![Candidate {
+                    what: format!("{} in limits", gate.limit_key()),
+                    bytes: set.number()?,
+                    role: Role::Lifted,
+                }],
+            })
+        })
+        .collect()
 }
 
 fn set_by(limit: &Limit) -> String {
     let name = limit.name.as_deref().unwrap_or_default();
-    let key = match limit.gate {
-        Gate::Ratio => "ratio".to_owned(),
-        gate => format!("{gate}_bytes"),
-    };
+    let key = limit.gate.limit_key();
     match limit.source {
         Source::Family => format!("the family's member {name}, less headroom"),
-        _ if name == "limits" => format!("{key} in limits"),
+        _ if name == LIMITS => format!("{key} in limits"),
         _ => format!("{key} of rule \"{name}\""),
     }
 }
@@ -233,13 +272,22 @@ fn batch(
             role: holds(bytes),
         })
     }));
+    let (source, name) = match limit {
+        Some(limit) => (Some(limit.source), limit.name.as_deref()),
+        None if policy.inherits => (None, None),
+        // `batch_bytes: none`.
+        None => {
+            let rule = ground.policy.rule_for(&question.topic);
+            let rule = rule.filter(|rule| rule.limits.batch_bytes.is_some());
+            let name = rule.map_or(LIMITS, |rule| &rule.name);
+            (Some(Source::Rule), Some(name))
+        }
+    };
     GateLimit {
         gate: Gate::Batch,
         limit_bytes: in_force,
-        source: limit.map(|limit| limit.source),
-        name: limit
-            .and_then(|limit| limit.name.as_deref())
-            .map(str::to_owned),
+        source,
+        name: name.map(str::to_owned),
         chain,
     }
 }

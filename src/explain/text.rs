@@ -131,6 +131,7 @@ fn limits(explanation: &Explanation, text: &mut String) {
     for limit in &explanation.limits {
         let value = match limit.limit_bytes {
             Some(bytes) => grouped(bytes),
+            None if limit.source.is_some() => "none".to_owned(),
             None => "-".to_owned(),
         };
         let source = match (&limit.source, &limit.name) {
