@@ -6,6 +6,7 @@
 //! Invariant: nothing here refuses or delays a client for longer than [`ASK_DEADLINE`], and everything learned
 //! bears the moment of the request that brought it.
 
+mod alter;
 mod answers;
 mod call_error;
 mod describe;
@@ -39,12 +40,13 @@ use uuid::Uuid;
 use crate::config::{Config, HostPort};
 use crate::net::Connector;
 
+pub use alter::{Alteration, NotAltered};
 pub use call_error::CallError;
 pub use limits::{CompressionType, Learned, LearnedLimit, Origin};
 pub use link::Link;
 pub use registry::Node;
 pub use status::Status;
-pub use survey::{Alteration, NotAltered, Wanted};
+pub use survey::Wanted;
 pub use topic::Topic;
 
 use desk::{Ask, Reply, Unanswered};

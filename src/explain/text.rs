@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::gates::{Check, Outcome, Party};
+use super::checks::{Check, Outcome, Party};
 use super::{Explanation, Question, RecordSizes};
 use crate::cli::{row, table};
 use crate::policy::{Gate, grouped};
