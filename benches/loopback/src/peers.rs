@@ -101,8 +101,7 @@ impl Peer {
     /// From here on the load connects to what speaks TLS to this proxy.
     fn put_front(&mut self, programs: &Programs) -> io::Result<()> {
         let front = SocketAddr::from(([127, 0, 0, 1], free_ports(1)?));
-        let (haproxy, directory) = (&programs.haproxy, &programs.directory);
-        let mut command = tls::front(haproxy, directory, programs.threads, front, self.address)?;
+        let mut command = tls::front(programs, front, self.address)?;
         let child = self.front.insert(command.stdin(Stdio::null()).spawn()?);
         let start = Instant::now();
         while !process::listens(child.id(), front.port())? {
@@ -227,14 +226,30 @@ impl Drop for Peer {
     }
 }
 
-/// TCP mode, untuned but for the number of threads. (It wants twice `maxconn` descriptors.)
+/// TLS from clients, if any, ends here.
 fn haproxy(programs: &Programs, address: SocketAddr, sink: SocketAddr) -> io::Result<Command> {
-    let config = programs.directory.join("haproxy.cfg");
-    let threads = programs.threads;
     let tls = match &programs.tls {
         Some(certificate) => format!(" ssl crt {}", certificate.both.display()),
         None => String::new(),
     };
+    haproxy_in_tcp_mode(
+        programs,
+        "haproxy.cfg",
+        &format!("{address}{tls}"),
+        &sink.to_string(),
+    )
+}
+
+/// TCP mode, untuned but for the number of threads, with this `bind` line and this `server` line. (It wants twice
+/// `maxconn` descriptors.)
+pub fn haproxy_in_tcp_mode(
+    programs: &Programs,
+    file: &str,
+    bind: &str,
+    server: &str,
+) -> io::Result<Command> {
+    let config = programs.directory.join(file);
+    let threads = programs.threads;
     fs::write(
         &config,
         format!(
@@ -247,10 +262,10 @@ defaults
     timeout client 10m
     timeout server 10m
 frontend clients
-    bind {address}{tls}
-    default_backend sink
-backend sink
-    server sink {sink}
+    bind {bind}
+    default_backend servers
+backend servers
+    server one {server}
 "
         ),
     )?;
