@@ -13,9 +13,10 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use self::exposition::Measured;
-use self::limits::{BATCHING_BYTES, Finding, TopicLimits, Wish};
+use self::limits::{Finding, TopicLimits, Wish};
 use super::{FAILED, FINE, print};
 use crate::config::size_text;
+use crate::policy::BATCHING_BYTES;
 use crate::telemetry::OTHER;
 use crate::version;
 

@@ -1,9 +1,7 @@
 //! What is allowed and most likely not meant, or known to hurt. `check` prints it; `run` logs it.
 
 use super::{Advertise, BatchLimit, Config, SaslMechanism, size_text};
-
-/// What librdkafka, franz-go, kafka-go and sarama gather in one batch before they send it.
-const USUAL_BATCH_BYTES: u64 = 1_000_000;
+use crate::policy::BATCHING_BYTES;
 
 impl Config {
     /// Advice on this configuration, one sentence or two each; usually none.
@@ -51,11 +49,11 @@ impl Config {
             .map(|rule| (format!("rule `{}`", rule.name), &rule.limits));
         for (of, limits) in std::iter::once(("`limits`".to_owned(), &self.limits)).chain(limits) {
             let small = match limits.batch_bytes {
-                Some(BatchLimit::Bytes(bytes)) if bytes < USUAL_BATCH_BYTES => bytes,
+                Some(BatchLimit::Bytes(bytes)) if bytes < BATCHING_BYTES => bytes,
                 _ => continue,
             };
             advice.push(format!(
-                "{of} has batch_bytes {}: librdkafka, franz-go, kafka-go and sarama gather up to about 1 MB in a batch \
+                "{of} has batch_bytes {}: librdkafka, franz-go, kafka-go and sarama gather up to about 1 MiB in a batch \
                  and lose all of it when it is refused; record_bytes refuses large records without that",
                 size_text(small)
             ));

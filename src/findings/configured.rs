@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::topics::{USUAL_BATCH_BYTES, small_batches_hurt};
+use super::topics::small_batches_hurt;
 use super::{Comparison, Finding, FindingRule, Severity, Value};
 use crate::config::{BatchLimit, Config, Limits, Rule, TopicPattern};
-use crate::policy::{Action, Policy};
+use crate::policy::{Action, BATCHING_BYTES, Policy};
 
 pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     let config = comparison.config;
@@ -19,7 +19,7 @@ pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
 
 fn small_limits(of: &str, limits: &Limits, found: &mut Vec<Finding>) {
     let small = match limits.batch_bytes {
-        Some(BatchLimit::Bytes(bytes)) if bytes < USUAL_BATCH_BYTES => bytes,
+        Some(BatchLimit::Bytes(bytes)) if bytes < BATCHING_BYTES => bytes,
         _ => return,
     };
     found.push(Finding {

@@ -126,8 +126,10 @@ fn fix_too_small(
     if gap.gate != Gate::Batch || ours {
         let rule = own.name.as_deref().unwrap_or(LIMITS);
         return format!(
-            "{}_bytes: {needed} for {} in the configuration (\"{rule}\"), or less for {}",
-            gap.gate, member.topic, family.main
+            "{}: {needed} for {} in the configuration (\"{rule}\"), or less for {}",
+            gap.gate.limit_key(),
+            member.topic,
+            family.main
         );
     }
     let mut configs = Vec::new();

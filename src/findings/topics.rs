@@ -4,11 +4,7 @@ use super::{
     COMPRESSION_TYPE, Comparison, Finding, FindingRule, MAX_DECOMPRESSED_MESSAGE_BYTES,
     MAX_MESSAGE_BYTES, SEGMENT_BYTES, Severity, TopicFacts, Value,
 };
-use crate::policy::{Codec, Gate, Source, TopicPolicy, grouped};
-
-/// What librdkafka, franz-go, kafka-go and sarama gather in one batch before they send it: about this much, and they
-/// never split.
-pub(super) const USUAL_BATCH_BYTES: u64 = 1 << 20;
+use crate::policy::{BATCHING_BYTES, Codec, Gate, Source, TopicPolicy, grouped};
 
 pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     for topic in &comparison.facts.topics {
@@ -194,7 +190,7 @@ fn small_limit(
         limit.source,
         Source::Topic | Source::Broker | Source::Segment
     );
-    if !by_broker || limit.value >= USUAL_BATCH_BYTES {
+    if !by_broker || limit.value >= BATCHING_BYTES {
         return;
     }
     let key = if limit.source == Source::Segment {
@@ -210,7 +206,7 @@ fn small_limit(
         why: small_batches_hurt(),
         fix: comparison
             .commands()
-            .set_topic(&topic.name, &[(key, USUAL_BATCH_BYTES + 12)]),
+            .set_topic(&topic.name, &[(key, BATCHING_BYTES + 12)]),
         also: Some(format!(
             "and record_bytes: {} in a rule for the topic",
             limit.value

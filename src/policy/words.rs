@@ -91,6 +91,10 @@ impl Gate {
     }
 }
 
+/// What librdkafka, franz-go, kafka-go and sarama gather in one batch before they send it, about; they never split one,
+/// so a batch limit below it makes them lose small records.
+pub const BATCHING_BYTES: u64 = 1 << 20;
+
 labelled! {
     /// Where a limit comes from.
     Source {

@@ -269,7 +269,7 @@ fn advice_is_given_on_what_is_most_likely_not_meant() {
         (
             "rules: [{name: a, topics: [t], limits: {batch_bytes: 64KiB}}]",
             vec![
-                "rule `a` has batch_bytes 64KiB: librdkafka, franz-go, kafka-go and sarama gather up to about 1 MB in a \
+                "rule `a` has batch_bytes 64KiB: librdkafka, franz-go, kafka-go and sarama gather up to about 1 MiB in a \
                   batch and lose all of it when it is refused; record_bytes refuses large records without that",
             ],
         ),

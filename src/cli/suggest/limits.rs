@@ -4,10 +4,8 @@
 //! suggested: of these it is known exactly what they would have refused. They are powers of two, a person's numbers.
 
 use super::exposition::{Histogram, Measured};
+use crate::policy::BATCHING_BYTES;
 
-/// Librdkafka, franz-go, kafka-go and sarama batch to about this and never split: a lower batch limit makes them lose
-/// small records.
-pub const BATCHING_BYTES: u64 = 1 << 20;
 /// The broker's default `message.max.bytes`: a bound of the histograms, and no power of two.
 const BROKER_DEFAULT_BYTES: u64 = 1_048_588;
 /// A request is no larger (`listener.frame_bytes`), so no limit makes sense beyond.
