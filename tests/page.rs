@@ -187,7 +187,7 @@ impl<'a> Shop<'a> {
         let bad = good.replace("record_bytes: 64KiB", "record_byte: 64KiB");
         std::fs::write(&config, bad).unwrap();
         self.sizegate.process().signal("HUP");
-        eventually(Duration::from_secs(20), "a reload that fails", || {
+        eventually(Duration::from_secs(60), "a reload that fails", || {
             let failed = self.sizegate.json("/api/v1/status")["reload"]["error"].is_string();
             failed.then_some(())
         });

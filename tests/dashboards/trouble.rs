@@ -80,7 +80,8 @@ impl Trouble {
             .arg("p.linger.ms", 1_000)
             .arg("p.batch.size", 16_384)
             .arg("small", 300)
-            .arg("large", 120)
+            // As long as the run takes.
+            .arg("large", 100_000)
             .spawn();
         trouble.lingering = Some(lingering);
         trouble

@@ -1,0 +1,123 @@
+//! What a running sizegate takes of the machine's memory at its peak, bombs and lies included: twice the budget at most.
+
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+#[path = "inspect/bomb.rs"]
+#[allow(dead_code)]
+mod bomb;
+#[path = "inspect/make.rs"]
+#[allow(dead_code)]
+mod make;
+mod support;
+
+use std::thread;
+use std::time::Duration;
+
+use make::{batch_of, value};
+use sizegate::policy::Codec;
+use support::scripted::Broker;
+use support::{Connection, ErrorKind, Part, Sizegate, eventually};
+
+/// A guard against hanging.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn topics() -> [(&'static str, i32, u64); 1] {
+    [("orders", 4, 200_000_000)]
+}
+
+fn part(broker: &Broker, batch: Vec<u8>) -> Part {
+    Part::new(&broker.topic("orders"), batch.into())
+}
+
+/// Waits until the proxy holds nothing, and demands that its process never took more than twice this budget.
+fn assert_took_twice_at_most(sizegate: &mut Sizegate, budget: u64) {
+    eventually(PATIENCE, "nothing is held", || {
+        (sizegate.metrics().sum("held_bytes", &[]) == 0.0).then_some(())
+    });
+    let peak = sizegate.process().peak_rss_bytes();
+    println!(
+        "{} MiB at the peak, of a budget of {}",
+        peak >> 20,
+        budget >> 20
+    );
+    assert!(
+        peak <= 2 * budget,
+        "{} MiB with a budget of {} MiB",
+        peak >> 20,
+        budget >> 20
+    );
+}
+
+#[test]
+fn sixty_four_bombs_at_once_take_twice_the_budget_at_most() {
+    const BUDGET: u64 = 64 << 20;
+    let broker = Broker::sound(&topics());
+    let mut sizegate = Sizegate::before(&broker.bootstrap())
+        .listener("frame_bytes: 60MiB")
+        .yaml(
+            "memory: {budget: 64MiB}\nrules: [{name: r, topics: [orders], limits: {uncompressed_bytes: 16MiB}}]",
+        )
+        .start();
+    let bombs = bomb::small_bombs().map(|(codec, payload)| (codec, batch_of(codec, &payload, 1)));
+    thread::scope(|scope| {
+        for n in 0..64 {
+            let (broker, sizegate, (codec, bomb)) = (&broker, &sizegate, &bombs[n % 3]);
+            scope.spawn(move || {
+                let mut connection = Connection::open(sizegate.bootstrap());
+                let answer = connection
+                    .produce(9, -1, &[part(broker, bomb.clone())])
+                    .remove(0);
+                let text = answer.text.unwrap_or_default();
+                assert_eq!(answer.code, 10, "{codec}: {text}");
+                assert!(
+                    text.contains("[gate=uncompressed at_least_bytes="),
+                    "{codec}: {text}"
+                );
+            });
+        }
+    });
+    assert_took_twice_at_most(&mut sizegate, BUDGET);
+}
+#[test]
+fn millions_of_empty_entries_in_a_request_take_twice_the_budget_at_most() {
+    const BUDGET: u64 = 32 << 20;
+    let broker = Broker::sound(&topics());
+    let mut sizegate = Sizegate::before(&broker.bootstrap())
+        .listener("frame_bytes: 32MiB")
+        .yaml("memory: {budget: 32MiB}")
+        .start();
+    // Partitions without records, six bytes each; topics without partitions, three bytes each.
+    let partition: &[u8] = &[0, 0, 0, 1, 0, 0];
+    let topic: &[u8] = &[1, 1, 0];
+    for (entry, is_partition) in [(partition, true), (topic, false)] {
+        let count = (31usize << 20) / entry.len();
+        // Produce 9 without a client id and a transactional id, acks −1.
+        let mut body = vec![
+            0, 0, 0, 9, 0, 0, 0, 1, 0xff, 0xff, 0, 0, 0xff, 0xff, 0, 0, 0, 1,
+        ];
+        let varint = |body: &mut Vec<u8>, mut n: usize| {
+            while n > 0x7f {
+                body.push((n & 0x7f) as u8 | 0x80);
+                n >>= 7;
+            }
+            body.push(n as u8);
+        };
+        if is_partition {
+            body.push(2);
+            body.extend(b"\x07orders");
+        }
+        varint(&mut body, count + 1);
+        body.extend(entry.repeat(count));
+        body.extend([0, 0]);
+        let mut connection = Connection::open(sizegate.bootstrap());
+        connection.send_bytes(&[&(body.len() as i32).to_be_bytes()[..], &body].concat());
+        assert_eq!(connection.read_frame().err(), Some(ErrorKind::Closed));
+        let client = format!("client={}", connection.stream().local_addr().unwrap());
+        sizegate.log_line(&["connection closed", "too_long", &client]);
+    }
+    let batch = make::batch(Codec::None, &[value("small")]);
+    let sent = [part(&broker, batch)];
+    let answers = Connection::open(sizegate.bootstrap()).produce(9, -1, &sent);
+    assert_eq!(answers[0].code, 0, "{answers:?}");
+    assert_took_twice_at_most(&mut sizegate, BUDGET);
+}
