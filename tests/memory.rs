@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use make::{batch_of, value};
 use sizegate::policy::Codec;
+use support::programs::repo;
 use support::scripted::Broker;
+use support::sizegate::Builder;
 use support::{Connection, ErrorKind, Part, Sizegate, eventually};
 
 /// A guard against hanging.
@@ -27,6 +29,25 @@ fn topics() -> [(&'static str, i32, u64); 1] {
 
 fn part(broker: &Broker, batch: Vec<u8>) -> Part {
     Part::new(&broker.topic("orders"), batch.into())
+}
+
+/// In front of this broker, with the allocator's setting that the image and the systemd unit come with.
+fn before(broker: &Broker) -> Builder {
+    let shipped = |file: &str, line: &str| {
+        let text = std::fs::read_to_string(repo().join(file)).unwrap();
+        let mut values = text.lines().filter_map(|found| found.strip_prefix(line));
+        let value = values.next().map(str::to_owned);
+        value.unwrap_or_else(|| panic!("no {line} in {file}"))
+    };
+    let [image, unit] = [
+        shipped("Dockerfile", "ENV MALLOC_MMAP_THRESHOLD_="),
+        shipped(
+            "deploy/systemd/sizegate.service",
+            "Environment=MALLOC_MMAP_THRESHOLD_=",
+        ),
+    ];
+    assert_eq!(image, unit);
+    Sizegate::before(&broker.bootstrap()).env("MALLOC_MMAP_THRESHOLD_", &image)
 }
 
 /// Waits until the proxy holds nothing, and demands that its process never took more than twice this budget.
@@ -50,39 +71,44 @@ fn assert_took_twice_at_most(sizegate: &mut Sizegate, budget: u64) {
 
 #[test]
 fn sixty_four_bombs_at_once_take_twice_the_budget_at_most() {
-    const BUDGET: u64 = 64 << 20;
+    // What docs/operations.md gives a sidecar, which is then to do with 256 MiB in all.
+    const BUDGET: u64 = 128 << 20;
     let broker = Broker::sound(&topics());
-    let mut sizegate = Sizegate::before(&broker.bootstrap())
+    let mut sizegate = before(&broker)
         .listener("frame_bytes: 60MiB")
         .yaml(
-            "memory: {budget: 64MiB}\nrules: [{name: r, topics: [orders], limits: {uncompressed_bytes: 16MiB}}]",
+            "memory: {budget: 128MiB}\nrules: [{name: r, topics: [orders], limits: {uncompressed_bytes: 16MiB}}]",
         )
         .start();
     let bombs = bomb::small_bombs().map(|(codec, payload)| (codec, batch_of(codec, &payload, 1)));
-    thread::scope(|scope| {
-        for n in 0..64 {
-            let (broker, sizegate, (codec, bomb)) = (&broker, &sizegate, &bombs[n % 3]);
-            scope.spawn(move || {
-                let mut connection = Connection::open(sizegate.bootstrap());
-                let answer = connection
-                    .produce(9, -1, &[part(broker, bomb.clone())])
-                    .remove(0);
-                let text = answer.text.unwrap_or_default();
-                assert_eq!(answer.code, 10, "{codec}: {text}");
-                assert!(
-                    text.contains("[gate=uncompressed at_least_bytes="),
-                    "{codec}: {text}"
-                );
-            });
-        }
-    });
+    let explode = |codec: Codec, bomb: &[u8]| {
+        let mut connection = Connection::open(sizegate.bootstrap());
+        let sent = [part(&broker, bomb.to_vec())];
+        let answer = connection.produce(9, -1, &sent).remove(0);
+        let text = answer.text.unwrap_or_default();
+        assert_eq!(answer.code, 10, "{codec}: {text}");
+        let words = "[gate=uncompressed at_least_bytes=";
+        assert!(text.contains(words), "{codec}: {text}");
+    };
+    // All kinds at once, then the largest on the wire: together they are more than the budget.
+    let largest = bombs.iter().max_by_key(|(_, bomb)| bomb.len()).unwrap();
+    assert!(64 * largest.1.len() as u64 > 2 * BUDGET);
+    for round in 0..2 {
+        thread::scope(|scope| {
+            for n in 0..64 {
+                let (codec, bomb) = if round == 0 { &bombs[n % 3] } else { largest };
+                scope.spawn(move || explode(*codec, bomb));
+            }
+        });
+    }
     assert_took_twice_at_most(&mut sizegate, BUDGET);
 }
+
 #[test]
 fn millions_of_empty_entries_in_a_request_take_twice_the_budget_at_most() {
     const BUDGET: u64 = 32 << 20;
     let broker = Broker::sound(&topics());
-    let mut sizegate = Sizegate::before(&broker.bootstrap())
+    let mut sizegate = before(&broker)
         .listener("frame_bytes: 32MiB")
         .yaml("memory: {budget: 32MiB}")
         .start();
