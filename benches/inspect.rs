@@ -20,14 +20,6 @@ use sizegate::batch::{BATCH_HEADER_BYTES, BatchHeader, walk_records};
 use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, inspect};
 use sizegate::policy::Codec;
 
-const ALL: [Codec; 5] = [
-    Codec::None,
-    Codec::Gzip,
-    Codec::Snappy,
-    Codec::Lz4,
-    Codec::Zstd,
-];
-
 fn json_batch(codec: Codec, bytes: usize) -> Vec<u8> {
     let content: Vec<_> = (0..bytes / 1024)
         .map(|i| make::value(make::text(i as u64, 1_000)))
@@ -154,7 +146,7 @@ fn ladder(c: &mut Criterion) {
             },
         ),
     ] {
-        for codec in ALL {
+        for &codec in Codec::ALL {
             for kib in [16, 64] {
                 let batch = json_batch(codec, kib * 1024);
                 let header = BatchHeader::read(&batch).unwrap();

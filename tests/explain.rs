@@ -12,7 +12,7 @@ use sizegate::explain::{BadQuestion, Explanation, Ground, Party, Question, State
 use sizegate::findings::{
     BrokerFacts, ClusterFacts, Comparison, Setting, SettingSource, Step, TopicFacts,
 };
-use sizegate::policy::Codec;
+use sizegate::policy::{Codec, Gate};
 use support::command::{self, Ran};
 use support::{Kafka, Program, Sizegate, http};
 
@@ -606,6 +606,50 @@ fn what_is_not_known_is_never_a_pass_by_its_limit() {
     assert_eq!(
         explain(&ask(70_000), &ground).unwrap().refused_by,
         Some(Party::Sizegate)
+    );
+}
+
+#[test]
+fn a_rules_none_lifts_what_limits_sets_and_the_answer_shows_it() {
+    let config = configured(
+        "limits: {record_bytes: 64KiB, key_bytes: 100, ratio: 10}\n\
+         rules: [{name: bulk, topics: [orders], limits: {batch_bytes: none, record_bytes: none, ratio: none}}]",
+    );
+    let policy = sizegate::policy::Policy::compile(&config).unwrap();
+    let inside = |topic: &str| {
+        let limits = policy.for_topic(topic).inside_limits().to_vec();
+        let limits = limits.into_iter().map(|limit| (limit.gate, limit.value));
+        limits.collect::<Vec<_>>()
+    };
+    assert_eq!(inside("orders"), [(Gate::Key, 100)]);
+    assert_eq!(policy.for_topic("orders").inside.record_bytes, None);
+    assert_eq!(policy.for_topic("orders").inside.ratio, None);
+    let others = [(Gate::Record, 65_536), (Gate::Key, 100), (Gate::Ratio, 10)];
+    assert_eq!(inside("others"), others);
+    let ground = Ground {
+        config: &config,
+        policy: &policy,
+        topic: None,
+        brokers: &[],
+        batch_limit_of: &|_| None,
+        unseen: Vec::new(),
+    };
+    let found = explain(&ask(70_000), &ground).unwrap();
+    assert_ne!(found.refused_by, Some(Party::Sizegate), "{}", found.text());
+    let text = found.text();
+    let line = |gate: &str| {
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.starts_with(gate)).unwrap_or(&text);
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        line("record"),
+        "record none rule bulk record_bytes in limits = 65,536, lifted"
+    );
+    assert_eq!(line("batch"), "batch none rule bulk nothing that is known");
+    assert_eq!(
+        line("key"),
+        "key 100 rule limits key_bytes in limits = 100, in force"
     );
 }
 

@@ -172,6 +172,19 @@ fn what_a_dead_letter_topic_cannot_take_is_refused_at_its_main_topic_with_both_n
     }
 }
 
+/// Before, the first records of a start could pass what their family forbids.
+#[test]
+fn ready_means_that_families_are_in_force() {
+    let kafka = Kafka::shared(KAFKA_VERSIONS[1]);
+    let Pair { main, dlt } = Pair::new(kafka, "200000");
+    let sizegate = Sizegate::start(kafka, &config(&main.name, ""));
+    let found = family(&sizegate, &main.name).expect("the family");
+    assert_eq!(found["members"][0]["topic"], dlt.name.as_str(), "{found}");
+    let mut connection = Connection::open(sizegate.node(1));
+    let answer = produce(&mut connection, 8, &main, 200_000 - HEADROOM + 1);
+    assert!(text(&answer).contains("source=family"), "{answer:?}");
+}
+
 #[test]
 fn what_only_warns_leaves_limits_alone_and_says_so() {
     let kafka = Kafka::shared(KAFKA_VERSIONS[1]);

@@ -235,6 +235,11 @@ impl Registry {
         self.topics_changed.notify_one();
     }
 
+    /// As if a topic had come.
+    pub(super) fn announce_topics(&self) {
+        self.topics_changed.notify_one();
+    }
+
     /// Waits until a topic has come or gone since the last time. One may wait.
     pub(super) async fn topics_changed(&self) {
         self.topics_changed.notified().await;

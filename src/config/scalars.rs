@@ -9,7 +9,7 @@ mod amounts;
 use std::path::PathBuf;
 
 pub(in crate::config) use addresses::{HostName, NodeIds, NodeName};
-pub(in crate::config) use amounts::{Count, Interval, Ratio, Share, Size, time_text};
+pub(in crate::config) use amounts::{Count, Interval, OrNone, Ratio, Share, Size, time_text};
 pub(crate) use amounts::{any_size, duration, size, size_text};
 
 use super::{Decode, LogFormat, LogLevel, Mode, SaslMechanism};

@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::gates::{Check, GateLimit, Outcome, Party, Role};
+use super::checks::{Check, Outcome, Party};
+use super::limits::{GateLimit, Role};
 use super::{DEFAULT_MAX_REQUEST_SIZE, Ground, Question, RecordSizes};
 use crate::findings::{
     Commands, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, side_kind,

@@ -1,7 +1,7 @@
 //! What one session knows of the topics it produces to: policy, limits and metrics, resolved once per topic so
 //! that no request looks anything up by name.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -121,8 +121,9 @@ pub struct TopicCache {
     client: ClientRules,
     /// [`ClientInfo::revision`] that they were found for.
     client_revision: Option<u64>,
-    by_name: HashMap<Box<[u8]>, Arc<TopicHandle>>,
-    by_id: HashMap<[u8; 16], Arc<TopicHandle>>,
+    // Most sessions have a handful of topics: a tree finds one with fewer steps than it takes to hash its name.
+    by_name: BTreeMap<Box<[u8]>, Arc<TopicHandle>>,
+    by_id: BTreeMap<[u8; 16], Arc<TopicHandle>>,
 }
 
 impl TopicCache {

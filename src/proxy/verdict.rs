@@ -9,7 +9,7 @@ mod measure;
 mod settle;
 mod weigh;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,7 +72,8 @@ pub struct Refused {
     pub result: PartitionResult,
 }
 
-/// What has been asked for this request already: nothing is asked twice.
+/// What has been asked for this request already: nothing is asked twice. (One is made for every request: trees cost
+/// nothing while they are empty, hash tables draw their seeds.)
 #[derive(Debug, Default)]
 pub struct Asked {
     /// Unknown topic ids were looked up.
@@ -82,9 +83,9 @@ pub struct Asked {
     /// Topics and learned limits were confirmed.
     pub limits: bool,
     /// Topics that could not be confirmed: the cluster did not answer, or does not let us see them.
-    pub unseen: HashSet<Arc<str>>,
+    pub unseen: BTreeSet<Arc<str>>,
     /// The limits that this session's broker applies to the topics that were asked for, as read just now.
-    pub confirmed: HashMap<Arc<str>, Learned>,
+    pub confirmed: BTreeMap<Arc<str>, Learned>,
     /// Long decodes were done.
     pub decoded: bool,
     /// What they found.
@@ -241,8 +242,8 @@ impl Judge {
         self.topics.follow(&self.shared.policy.load(), client);
         let mut weighed = std::mem::take(&mut self.weighed);
         weighed.clear();
-        let mut unknown_ids = HashSet::new();
-        let mut unknown_names = HashSet::new();
+        let mut unknown_ids = BTreeSet::new();
+        let mut unknown_names = BTreeSet::new();
         let may_look_up = !asked.names && self.shared.cluster.is_reached();
         let mut scales = Scales::new(frame, &self.layout, self.shared.decode(), asked);
         for topic_entry in 0..self.layout.topics.len() {
@@ -381,7 +382,7 @@ impl Judge {
     /// What must be confirmed before anything is refused: that the broker would have judged the batch by its
     /// size at all (topic and partition exist), and that a learned limit is still true.
     fn doubts(&mut self, asked: &Asked) -> Option<Question> {
-        let mut over: HashSet<Arc<str>> = HashSet::new();
+        let mut over: BTreeSet<Arc<str>> = BTreeSet::new();
         let mut is_doubtful = false;
         let mut weighed = std::mem::take(&mut self.weighed);
         for weighed in &mut weighed {

@@ -5,14 +5,6 @@ use sizegate::policy::{Codec, Gate, RecordAt, Size};
 
 use crate::make::{COMPRESSED, Record, batch, judge, measure, noise, records, text, value};
 
-const ALL: [Codec; 5] = [
-    Codec::None,
-    Codec::Gzip,
-    Codec::Snappy,
-    Codec::Lz4,
-    Codec::Zstd,
-];
-
 /// Three records; the middle one is the largest in every respect.
 fn content() -> Vec<Record> {
     let headers = vec![
@@ -82,7 +74,7 @@ fn limit(gate: Gate, bytes: u64) -> DeepLimits {
 
 #[test]
 fn a_record_passes_each_gate_at_its_size_and_not_one_byte_below() {
-    for codec in ALL {
+    for &codec in Codec::ALL {
         let batch = batch(codec, &content());
         for (gate, size) in sizes() {
             for within in [size, size + 1] {
@@ -115,7 +107,7 @@ fn a_record_passes_each_gate_at_its_size_and_not_one_byte_below() {
 #[test]
 fn a_batch_passes_the_uncompressed_gate_at_its_size_and_not_one_byte_below() {
     let uncompressed = 61 + records(&content()).len() as u64;
-    for codec in ALL {
+    for &codec in Codec::ALL {
         let batch = batch(codec, &content());
         for within in [uncompressed, uncompressed + 1] {
             let limits = limit(Gate::Uncompressed, within);

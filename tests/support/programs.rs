@@ -76,17 +76,21 @@ impl Program {
 
     /// A class of `tests/clients/java/SET`, with the jars of that set: `streams`, `kafka4`, `spring`.
     pub fn java_with(class: &str, version: &str, set: &str) -> Self {
-        let jars = script(
-            "kafka-libs.sh",
-            &[
-                version,
-                if matches!(set, "streams" | "spring") {
-                    set
-                } else {
-                    "client"
-                },
-            ],
-        );
+        let jars = match set {
+            "streams" | "spring" => set,
+            _ => "client",
+        };
+        Self::java_class(class, version, set, jars)
+    }
+
+    /// A class of `tests/clients/java`, with all that a broker has: tokens need Jackson, which is the application's to
+    /// bring.
+    pub fn java_beside_broker(class: &str, version: &str) -> Self {
+        Self::java_class(class, version, "client", "broker")
+    }
+
+    fn java_class(class: &str, version: &str, set: &str, jars: &str) -> Self {
+        let jars = script("kafka-libs.sh", &[version, jars]);
         let classes = script("java-classes.sh", &[set]);
         let mut program = Self::jvm(&format!("{class} {version}"));
         program

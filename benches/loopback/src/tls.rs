@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::peers::{Programs, haproxy_in_tcp_mode};
+
 /// One cipher for both: what they choose by themselves differs.
 const CIPHER: &str = "TLS_AES_128_GCM_SHA256";
 
@@ -52,34 +54,11 @@ impl Certificate {
 }
 
 /// HAProxy that takes plain TCP and speaks TLS to `proxy`.
-pub fn front(
-    haproxy: &Path,
-    directory: &Path,
-    threads: usize,
-    address: SocketAddr,
-    proxy: SocketAddr,
-) -> io::Result<Command> {
-    let config = directory.join(format!("front-{}.cfg", proxy.port()));
-    fs::write(
-        &config,
-        format!(
-            "global
-    nbthread {threads}
-    maxconn 4000
-defaults
-    mode tcp
-    timeout connect 5s
-    timeout client 10m
-    timeout server 10m
-frontend load
-    bind {address}
-    default_backend proxy
-backend proxy
-    server proxy {proxy} ssl verify none ssl-min-ver TLSv1.3 ciphersuites {CIPHER}
-"
-        ),
-    )?;
-    let mut command = Command::new(haproxy);
-    command.arg("-db").arg("-f").arg(config);
-    Ok(command)
+pub fn front(programs: &Programs, address: SocketAddr, proxy: SocketAddr) -> io::Result<Command> {
+    haproxy_in_tcp_mode(
+        programs,
+        &format!("front-{}.cfg", proxy.port()),
+        &address.to_string(),
+        &format!("{proxy} ssl verify none ssl-min-ver TLSv1.3 ciphersuites {CIPHER}"),
+    )
 }

@@ -1,6 +1,8 @@
 //! From the broker to the client: answers matched with the ledger, the few that carry addresses rewritten,
 //! refusals merged in, everything else passed on as it comes.
 
+mod fetched;
+
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,7 @@ use crate::proxy::verdict::by_topic;
 use crate::wire::addresses::{self, TailKind};
 use crate::wire::api::PREFIX_BYTES;
 use crate::wire::produce_answer::{self, ProduceAnswer};
-use crate::wire::walk::{self, Walker};
+use crate::wire::walk::Walker;
 use crate::wire::{Malformed, Reader, Reason, api, api_versions, fetch};
 
 /// Length prefix and correlation id.
@@ -97,18 +99,6 @@ fn plan(expected: &Expected) -> Plan {
         (Answer::Forwarded, key) if addresses::is_rewritten_whole(key) => Plan::Whole,
         (Answer::Forwarded, _) => Plan::Pass,
     }
-}
-
-fn walker(kind: TailKind, version: i16, frame_bytes: usize) -> Walker {
-    let message = match kind {
-        TailKind::Fetch => &walk::FETCH_ANSWER,
-        TailKind::ShareFetch => &walk::SHARE_FETCH_ANSWER,
-    };
-    Walker::new(
-        message,
-        version,
-        frame_bytes.saturating_sub(HEAD_BYTES) as u64,
-    )
 }
 
 /// Bytes of a frame with this length prefix, if an answer can have it.
@@ -311,7 +301,7 @@ impl Session {
             }
             Plan::Watch => {
                 self.fetches.get_or_insert_default().begin_answer();
-                let walker = walker(TailKind::Fetch, expected.api_version, frame_bytes);
+                let walker = fetched::walker(TailKind::Fetch, expected.api_version, frame_bytes);
                 self.answers.intake = Intake::Watch {
                     walker: Some(walker),
                     head_left: HEAD_BYTES,
@@ -327,7 +317,7 @@ impl Session {
             }
             Plan::Tail(kind) => {
                 self.fetches.get_or_insert_default().begin_answer();
-                let walker = walker(kind, expected.api_version, frame_bytes);
+                let walker = fetched::walker(kind, expected.api_version, frame_bytes);
                 self.to_client.push(self.answers.rest.split_to(HEAD_BYTES));
                 self.answers.intake = Intake::Tail {
                     walker,
@@ -463,103 +453,5 @@ impl Session {
         answer.rewrite_addresses(&self.shared.book)?;
         answer.merge(by_topic(produced.refused));
         Ok(answer.encode(version).into())
-    }
-
-    fn rewrite_whole_tail(
-        &mut self,
-        frame: Bytes,
-        kind: TailKind,
-        expected: &Expected,
-    ) -> Result<(), Malformed> {
-        let mut walker = walker(kind, expected.api_version, frame.len());
-        self.fetches.get_or_insert_default().begin_answer();
-        let walked = self.fetches.get_or_insert_default().read_answer(
-            &mut walker,
-            frame.get(HEAD_BYTES..).unwrap_or_default(),
-            &mut self.judge.topics,
-            (&self.shared, &self.who, self.last_traffic),
-        )?;
-        if !walker.is_at_tail() {
-            return Err(Malformed::new("response_length", Reason::Truncated));
-        }
-        let tail_at = HEAD_BYTES + walked;
-        let (body, tail) = frame
-            .split_at_checked(tail_at)
-            .ok_or(Malformed::new("response_length", Reason::Truncated))?;
-        if !addresses::has_addresses(tail, kind)? {
-            self.to_client.push(frame);
-            return Ok(());
-        }
-        let tail = addresses::rewrite_tail(tail, kind, &self.shared.book)?;
-        let length = u32::try_from(body.len() + tail.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
-        self.to_client
-            .push(Bytes::copy_from_slice(&length.to_be_bytes()));
-        self.to_client.push(frame.slice(PREFIX_BYTES..tail_at));
-        self.to_client.push(tail.into());
-        Ok(())
-    }
-
-    /// A Fetch answer passes as it comes, whatever it is.
-    fn watch(&mut self) {
-        let Intake::Watch {
-            walker,
-            head_left,
-            left,
-            ..
-        } = &mut self.answers.intake
-        else {
-            return;
-        };
-        let here = (*left).min(self.answers.rest.len());
-        let chunk = self.answers.rest.split_to(here);
-        *left -= here;
-        let body = chunk.get(std::mem::take(head_left)..).unwrap_or_default();
-        let is_over = *left == 0;
-        let fetches = self.fetches.get_or_insert_default();
-        let topics = &mut self.judge.topics;
-        let context = (&*self.shared, &self.who, self.last_traffic);
-        walker.take_if(|walker| fetches.read_answer(walker, body, topics, context).is_err());
-        self.to_client.push(chunk);
-        if is_over {
-            self.end_answer();
-        }
-    }
-
-    /// An answer too large to be here at once: its length has left already, so its tail keeps its length.
-    fn walk_tail(&mut self) -> Result<(), Malformed> {
-        let Intake::Tail {
-            walker,
-            left,
-            tail,
-            kind,
-            ..
-        } = &mut self.answers.intake
-        else {
-            return Ok(());
-        };
-        let here = (*left).min(self.answers.rest.len());
-        let mut chunk = self.answers.rest.split_to(here);
-        *left -= here;
-        let is_over = *left == 0;
-        let walked = self.fetches.get_or_insert_default().read_answer(
-            walker,
-            &chunk,
-            &mut self.judge.topics,
-            (&self.shared, &self.who, self.last_traffic),
-        )?;
-        self.to_client.push(chunk.split_to(walked));
-        tail.extend_from_slice(&chunk);
-        if tail.len() > LONGEST_ADDRESSES {
-            return Err(Malformed::new("node_endpoints", Reason::TooLong));
-        }
-        if is_over {
-            if !walker.is_at_tail() {
-                return Err(Malformed::new("response_length", Reason::Truncated));
-            }
-            let tail = addresses::rewrite_tail_in_place(tail, *kind, &self.shared.book)?;
-            self.to_client.push(tail.into());
-            self.end_answer();
-        }
-        Ok(())
     }
 }

@@ -1,7 +1,9 @@
-//! From the client to the broker: frames found in what arrives, Produce held and judged, the rest passed on.
+//! From the client to the broker: reading and waiting. What arrives is cut into frames (`frames.rs`), Produce is judged
+//! (`produce.rs`), the rest passes.
 //!
 //! Invariant: whatever leaves for the broker leaves in whole frames, in the order in which it came.
 
+mod frames;
 mod produce;
 
 use std::future::Future;
@@ -11,20 +13,14 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
-use super::buffers::{self, BUFFER_BYTES, LARGEST_KEPT_BYTES, READ_BYTES};
+use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
 use super::{Asking, BACKLOG_BYTES, Close, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
 use crate::policy::Arrival;
 use crate::proxy::budget::{Admission, Lease};
 use crate::proxy::ledger::{Answer, Expected};
 use crate::proxy::oversized::Oversized;
-use crate::proxy::verdict::Asked;
 use crate::telemetry::ClientConnection;
-use crate::wire::api::{self, FrameHead, PREFIX_BYTES, SHORTEST_REQUEST_BYTES};
-use crate::wire::sasl::HIGHEST_AUTHENTICATE;
-use crate::wire::{Malformed, Reason, api_versions, fetch};
-
-/// Requests above this are not read for the client's name: ApiVersions and SASL.
-const LONGEST_INTRODUCTION: usize = 64 * 1024;
+use crate::wire::api::{self, FrameHead};
 
 /// The way in.
 #[derive(Default)]
@@ -92,20 +88,6 @@ enum Waiting {
         lease: Lease,
         asking: Asking,
     },
-}
-
-/// What stands at the front of `rest`.
-enum Start {
-    Frame(FrameHead),
-    /// A bare token: its bytes, length prefix included.
-    Token(usize),
-}
-
-/// What becomes of a frame whose head has been read.
-enum Plan {
-    Pass,
-    Hold,
-    Drain,
 }
 
 impl Requests {
@@ -324,277 +306,6 @@ impl Session {
         self.requests.half = None;
     }
 
-    /// Takes frames from what has arrived until it is used up or something must be waited for.
-    fn consume(&mut self) -> Result<(), Close> {
-        while self.requests.waiting.is_none() && !self.requests.rest.is_empty() {
-            match &mut self.requests.intake {
-                Intake::Pass(left) => {
-                    let here = (*left).min(self.requests.rest.len());
-                    *left -= here;
-                    let is_over = *left == 0;
-                    let chunk = self.requests.rest.split_to(here).freeze();
-                    if let Some(fetches) = &mut self.fetches {
-                        fetches.read_request(&chunk, &self.shared, &mut self.who);
-                        if is_over {
-                            fetches.end_request();
-                        }
-                    }
-                    self.to_upstream.push(chunk);
-                    if is_over {
-                        self.requests.intake = Intake::default();
-                    }
-                }
-                Intake::Drain(_) => self.drain(),
-                Intake::Frame => {
-                    let is_begun = match self.next_start() {
-                        Some(Start::Frame(head)) => self.start(head)?,
-                        Some(Start::Token(frame_bytes)) => self.start_token(frame_bytes),
-                        None => false,
-                    };
-                    if !is_begun {
-                        // The rest of it has yet to come.
-                        break;
-                    }
-                }
-            }
-        }
-        if self.requests.rest.is_empty() {
-            self.requests.rest_lease = Lease::default();
-        }
-        Ok(())
-    }
-
-    /// What is at the front of `rest`, once enough of it has come to tell.
-    fn next_start(&mut self) -> Option<Start> {
-        let length = i32::from_be_bytes(*self.requests.rest.first_chunk()?);
-        if self.requests.sends_tokens && (0..SHORTEST_REQUEST_BYTES as i32).contains(&length) {
-            return Some(Start::Token(PREFIX_BYTES + length as usize));
-        }
-        // A length that no request has is known before its head is whole, and the rest of it may never come.
-        self.check_length(length)?;
-        FrameHead::read(&self.requests.rest).ok().map(Start::Frame)
-    }
-
-    /// `None`: the connection ends for it.
-    fn check_length(&mut self, length: i32) -> Option<()> {
-        let protocol =
-            api::foreign_protocol(length.to_be_bytes()).filter(|_| !self.requests.is_kafka);
-        match (protocol, api::request_bytes(length)) {
-            (Some(protocol), _) => self.end(Close::Foreign(protocol)),
-            (None, Err(malformed)) => self.end(Close::MalformedRequest(malformed)),
-            (None, Ok(_)) => return Some(()),
-        }
-        None
-    }
-
-    /// A token without a Kafka header, too short to be a request. Always `true`: it streams through.
-    fn start_token(&mut self, frame_bytes: usize) -> bool {
-        let head = FrameHead {
-            request_bytes: 0,
-            api_key: api::SASL_HANDSHAKE,
-            api_version: 0,
-            correlation_id: 0,
-        };
-        self.expect(&head, Answer::Token);
-        self.requests.intake = Intake::Pass(frame_bytes);
-        true
-    }
-
-    /// A frame begins at the front of `rest`. `false`: it is held, and not all of it is here.
-    fn start(&mut self, head: FrameHead) -> Result<bool, Close> {
-        let plan = match self.plan(&head) {
-            Ok(plan) => plan,
-            Err(close) => {
-                self.end(close);
-                return Ok(false);
-            }
-        };
-        self.requests.is_kafka = true;
-        let frame_bytes = head.frame_bytes();
-        match plan {
-            Plan::Pass => {
-                let is_token = self.requests.sends_tokens && !is_plausible(&head);
-                self.expect(
-                    &head,
-                    if is_token {
-                        Answer::Token
-                    } else {
-                        Answer::Forwarded
-                    },
-                );
-                self.requests.sends_tokens |=
-                    head.api_key == api::SASL_HANDSHAKE && head.api_version == 0;
-                if head.api_key == api::FETCH
-                    && !is_token
-                    && fetch::VERSIONS.contains(&head.api_version)
-                {
-                    let fetches = self.fetches.get_or_insert_default();
-                    fetches.begin_request(head.api_version, frame_bytes);
-                }
-                self.requests.intake = Intake::Pass(frame_bytes);
-            }
-            Plan::Drain => {
-                let passes = self.shared.policy.load().observes();
-                self.requests.intake = Intake::Drain(Box::new(Oversized::new(head, passes)));
-            }
-            Plan::Hold if self.requests.rest.len() >= frame_bytes => {
-                self.requests.usual_bytes = usual_bytes(frame_bytes);
-                let frame = self.requests.rest.split_to(frame_bytes).freeze();
-                let half = self.requests.half.take();
-                let arrival = Arrival {
-                    begun: half.as_ref().map_or(self.last_traffic, |half| half.begun),
-                    ended: self.last_traffic,
-                    in_flight: self.ledger.len(),
-                };
-                let lease = half.map(|half| half.lease).unwrap_or_default();
-                self.on_frame(head, frame, arrival, lease)?;
-            }
-            Plan::Hold => {
-                self.hold(frame_bytes);
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Sees to memory for a frame of which not all is here.
-    fn hold(&mut self, frame_bytes: usize) {
-        if self.requests.half.is_some() {
-            return;
-        }
-        // While there is plenty, the buffer that it has begun in is kept for it, and accounted for.
-        let is_short = self.shared.budget.is_short();
-        let bytes = if is_short {
-            frame_bytes
-        } else {
-            frame_bytes.max(BUFFER_BYTES)
-        };
-        match self.shared.budget.try_admit(bytes) {
-            Some(lease) => self.expect_rest_of_frame(frame_bytes, self.last_traffic, lease),
-            None => {
-                let begun = BytesMut::from(&*self.requests.rest);
-                self.requests.rest.clear();
-                buffers::give_back(std::mem::replace(&mut self.requests.rest, begun));
-                let admission = self.shared.budget.admit(frame_bytes);
-                self.requests.waiting = Some(Waiting::Memory {
-                    frame_bytes,
-                    begun: self.last_traffic,
-                    admission,
-                });
-            }
-        }
-    }
-
-    /// Memory is there for a frame of which not all is here.
-    fn expect_rest_of_frame(&mut self, frame_bytes: usize, begun: Instant, lease: Lease) {
-        let missing = frame_bytes.saturating_sub(self.requests.rest.len());
-        self.requests.rest.reserve(missing);
-        let now = Instant::now();
-        self.requests.half = Some(Half {
-            frame_bytes,
-            lease,
-            begun,
-            since: now,
-            moved_at: now,
-            had_bytes: self.requests.rest.len(),
-        });
-        self.watch_for_stall();
-    }
-
-    fn plan(&self, head: &FrameHead) -> Result<Plan, Close> {
-        let is_small_enough = head.request_bytes <= self.shared.frame_bytes;
-        if self.requests.sends_tokens && is_small_enough && !is_plausible(head) {
-            return Ok(Plan::Pass);
-        }
-        let unsupported =
-            Close::MalformedRequest(Malformed::new("api_version", Reason::UnsupportedVersion));
-        let is_known =
-            api::highest_version(head.api_key).is_none_or(|highest| head.api_version <= highest);
-        let is_small = head.frame_bytes() <= LONGEST_INTRODUCTION;
-        match head.api_key {
-            _ if !is_small_enough => self.plan_oversized(head),
-            api::API_VERSIONS if is_small => Ok(Plan::Hold),
-            // In version 0 bare tokens follow, which are not read.
-            api::SASL_HANDSHAKE if is_small && head.api_version == 1 => Ok(Plan::Hold),
-            api::SASL_AUTHENTICATE
-                if is_small && (0..=HIGHEST_AUTHENTICATE).contains(&head.api_version) =>
-            {
-                Ok(Plan::Hold)
-            }
-            // Kafka closes on a version it does not have; of one that only the broker has, the answer could not be
-            // rewritten, and a request could not be judged.
-            _ if !is_known => Err(unsupported),
-            api::PRODUCE if head.api_version < 0 => Err(unsupported),
-            api::PRODUCE => Ok(Plan::Hold),
-            _ => Ok(Plan::Pass),
-        }
-    }
-
-    fn plan_oversized(&self, head: &FrameHead) -> Result<Plan, Close> {
-        let FrameHead {
-            api_key,
-            request_bytes,
-            ..
-        } = *head;
-        let is_produce = api_key == api::PRODUCE
-            && api::highest_version(api_key)
-                .is_some_and(|highest| (0..=highest).contains(&head.api_version));
-        match api_key {
-            _ if !is_produce => Err(Close::FrameTooLarge {
-                api_key,
-                request_bytes,
-            }),
-            _ => Ok(Plan::Drain),
-        }
-    }
-
-    /// A whole frame of a kind that is read.
-    fn on_frame(
-        &mut self,
-        head: FrameHead,
-        frame: Bytes,
-        arrival: Arrival,
-        lease: Lease,
-    ) -> Result<(), Close> {
-        match head.api_key {
-            api::PRODUCE => self.on_produce(head, frame, arrival, lease, Asked::default()),
-            api::SASL_HANDSHAKE | api::SASL_AUTHENTICATE => {
-                self.on_sasl(head, frame);
-                self.to_upstream.hold(lease);
-                Ok(())
-            }
-            _ => {
-                self.on_api_versions(head, frame);
-                self.to_upstream.hold(lease);
-                Ok(())
-            }
-        }
-    }
-
-    fn on_api_versions(&mut self, head: FrameHead, frame: Bytes) {
-        match api_versions::client_software(&frame, head.api_version) {
-            Ok(Some(software)) => {
-                self.who.learn_client_id(api::frame_client_id(&frame));
-                let client_id = self.who.client_id.as_deref().unwrap_or_default();
-                let connection = self.shared.metrics.client_software(
-                    &software.name,
-                    &software.version,
-                    client_id,
-                );
-                self.requests.counted = Some(connection);
-                self.who.learn_software(software);
-            }
-            Ok(None) => {}
-            // The broker answers an unreadable request itself, or closes.
-            Err(malformed) => {
-                tracing::debug!(client = %self.who.address, %malformed, "ApiVersions not understood")
-            }
-        }
-        self.expect(&head, Answer::Forwarded);
-        self.to_upstream
-            .push(api_versions::forwarded(frame, head.api_version));
-    }
-
     pub(super) fn expect(&mut self, head: &FrameHead, answer: Answer) {
         self.ledger.expect(Expected {
             correlation_id: head.correlation_id,
@@ -604,20 +315,4 @@ impl Session {
             answer,
         });
     }
-}
-
-/// What to expect of the next frame after one of `frame_bytes`.
-const fn usual_bytes(frame_bytes: usize) -> usize {
-    if frame_bytes > READ_BYTES && frame_bytes <= LARGEST_KEPT_BYTES {
-        frame_bytes
-    } else {
-        0
-    }
-}
-
-/// After a SaslHandshake of version 0 the client sends bare tokens until it has authenticated (KIP-43). Whatever
-/// could be a request that is read here, or whose answer is, is taken for one: nothing may pass the gates as a
-/// token. (The token of PLAIN begins with a zero byte and the name, which looks like many other requests.)
-fn is_plausible(head: &FrameHead) -> bool {
-    api::highest_version(head.api_key).is_some() && (0..=99).contains(&head.api_version)
 }
