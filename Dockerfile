@@ -14,7 +14,7 @@ ARG COMMIT=unknown
 COPY Cargo.toml Cargo.lock build.rs README.md ./
 COPY src src
 # What the manifest names beside src must be there, and is not built.
-COPY benches/telemetry.rs benches/inspect.rs benches/
+COPY benches/*.rs benches/
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     target=$(uname -m)-unknown-linux-gnu && \

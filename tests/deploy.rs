@@ -219,6 +219,44 @@ fn block(text: &str, key: &str) -> String {
         .collect()
 }
 
+/// No engine runs in tests: Cargo is asked about the folder that the image is built in.
+#[test]
+fn the_image_is_built_from_all_that_the_manifest_names() {
+    let repo = programs::repo();
+    let read = |name: &str| fs::read_to_string(repo.join(name)).unwrap();
+    let (dockerfile, ignored) = (read("Dockerfile"), read(".dockerignore"));
+    let context: Vec<&str> = ignored
+        .lines()
+        .filter_map(|line| line.strip_prefix('!'))
+        .collect();
+    let dir = new_dir("image-context");
+    let copies = dockerfile
+        .lines()
+        .take_while(|line| !line.starts_with("RUN "));
+    for copy in copies.filter_map(|line| line.strip_prefix("COPY ")) {
+        let (from, to) = copy.rsplit_once(' ').unwrap();
+        for pattern in from.split(' ') {
+            assert!(context.contains(&pattern), ".dockerignore hides {pattern}");
+        }
+        let to = dir.join(to);
+        if copy.ends_with('/') {
+            fs::create_dir_all(&to).unwrap();
+        }
+        let copied = Command::new("sh")
+            .args(["-c", &format!("cp -r {from} '{}'", to.display())])
+            .current_dir(repo)
+            .status();
+        assert!(copied.unwrap().success(), "COPY {copy}");
+    }
+    let asked = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
+        .current_dir(&dir)
+        .output()
+        .unwrap();
+    assert!(asked.status.success(), "{asked:?}");
+    fs::remove_dir_all(dir).unwrap();
+}
+
 #[test]
 fn every_configuration_in_deploy_and_in_the_guide_is_accepted() {
     let read = |path: &str| fs::read_to_string(programs::repo().join(path)).unwrap();

@@ -649,7 +649,7 @@ fn a_rules_none_lifts_what_limits_sets_and_the_answer_shows_it() {
     assert_eq!(line("batch"), "batch none rule bulk nothing that is known");
     assert_eq!(
         line("key"),
-        "key 100 rule limits key_bytes in limits = 100, in force"
+        "key 100 limits key_bytes in limits = 100, in force"
     );
 }
 

@@ -162,18 +162,12 @@ fn ours(gate: &GateLimit, policy: &TopicPolicy, record: &RecordSizes) -> Option<
         (None, _) if gate.gate == Gate::Batch && policy.inherits => Outcome::Unknown,
         (None, _) => return None,
     };
-    let source = match (&gate.source, &gate.name) {
-        (_, _) if gate.gate == Gate::Frame => "listener.frame_bytes".to_owned(),
-        (Some(source), Some(name)) => format!("{source} {name}"),
-        (Some(source), None) => source.label().to_owned(),
-        (None, _) => "not known".to_owned(),
-    };
     Some(Check {
         by: Party::Sizegate,
         what: format!("gate {}", gate.gate),
         size_bytes: size,
         limit_bytes: limit,
-        source,
+        source: gate.source_text(),
         outcome,
         note: note.to_owned(),
     })

@@ -40,6 +40,19 @@ pub struct GateLimit {
     pub chain: Vec<Candidate>,
 }
 
+impl GateLimit {
+    /// Where it comes from, in a word or two.
+    pub fn source_text(&self) -> String {
+        match (&self.source, &self.name) {
+            _ if self.gate == Gate::Frame => "listener.frame_bytes".to_owned(),
+            (Some(Source::Rule), Some(name)) if name == LIMITS => LIMITS.to_owned(),
+            (Some(source), Some(name)) => format!("{source} {name}"),
+            (Some(source), None) => source.label().to_owned(),
+            (None, _) => "not known".to_owned(),
+        }
+    }
+}
+
 /// A number that a limit was chosen from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Candidate {

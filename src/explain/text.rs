@@ -134,11 +134,9 @@ fn limits(explanation: &Explanation, text: &mut String) {
             None if limit.source.is_some() => "none".to_owned(),
             None => "-".to_owned(),
         };
-        let source = match (&limit.source, &limit.name) {
-            _ if limit.gate == Gate::Frame => "config".to_owned(),
-            (Some(source), Some(name)) => format!("{source} {name}"),
-            (Some(source), None) => source.label().to_owned(),
-            (None, _) => "not known".to_owned(),
+        let source = match limit.gate {
+            Gate::Frame => "config".to_owned(),
+            _ => limit.source_text(),
         };
         let mut chain = limit
             .chain

@@ -205,7 +205,7 @@ impl Shared {
                 format!("; raise {topic}'s {key} to {needed}, or `sizegate align{detected}`")
             }
             None => format!(
-                "; raise the rule's {} for {topic} to {needed}",
+                "; give {topic} a rule with {}: {needed}",
                 gap.gate.limit_key()
             ),
         }

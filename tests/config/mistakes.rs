@@ -112,6 +112,7 @@ fn impossible_values_say_what_is_allowed() {
         ("limits: {key_bytes: 0}", "limits.key_bytes", format!("`0` is not `none` or {}", least_1)),
         ("limits: {value_bytes: 0}", "limits.value_bytes", format!("`0` is not `none` or {}", least_1)),
         ("limits: {headers_bytes: 0}", "limits.headers_bytes", format!("`0` is not `none` or {}", least_1)),
+        ("rules: [{name: limits, topics: [a]}]", "rules[0].name", "`limits` is not a name of 1 to 100 letters, digits, `.`, `_` and `-`: `limits` is what holds where no rule does".into()),
         ("limits: {ratio: 1}", "limits.ratio", "`1` is not `none` or a number above 1, such as `100`: how many times its wire bytes a batch may hold".into()),
         ("listener: {bind: 'localhost:19092'}", "listener.bind", "`localhost:19092` is not an IP address and a port, such as `127.0.0.1:19092`, `0.0.0.0:19092` or `[::]:19092`".into()),
         ("listener: {bind: '127.0.0.1:0'}", "listener.bind", "`127.0.0.1:0` is not an IP address and a port, such as `127.0.0.1:19092`, `0.0.0.0:19092` or `[::]:19092`: a port is 1 to 65535".into()),

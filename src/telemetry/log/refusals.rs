@@ -2,6 +2,8 @@
 //!
 //! Invariant: as for [`Repeats`]; between two summaries at most as many refusals are logged one by one as it has keys.
 
+use std::net::SocketAddr;
+
 use tracing::{info, warn};
 
 use super::repeats::{Repeats, Summary};
@@ -10,7 +12,10 @@ use crate::telemetry::RefusalRecord;
 
 /// Logs refusals: the first of a topic, gate and client at once, its repetitions as counts per minute.
 #[derive(Debug, Default)]
-pub struct RefusalLog(Repeats<Key, Repeated>);
+pub struct RefusalLog {
+    ours: Repeats<Key, Repeated>,
+    brokers: Repeats<BrokerKey, ()>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
@@ -19,6 +24,13 @@ struct Key {
     action: Action,
     /// The first refusal that ends a loop deserves its line.
     is_loop: bool,
+    client_id: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct BrokerKey {
+    topic: String,
+    error_code: i16,
     client_id: String,
 }
 
@@ -40,48 +52,85 @@ struct Last {
 impl RefusalLog {
     /// Logs a refusal, or counts it if the same topic, gate and client was logged since the last quiet minute.
     pub fn log_refusal(&self, refusal: &RefusalRecord) {
-        if self
-            .0
-            .is_first(Key::of(refusal), |repeated| repeated.add(refusal))
-        {
+        let key = Key::of(refusal);
+        if self.ours.is_first(key, |repeated| repeated.add(refusal)) {
             write(refusal);
+        }
+    }
+
+    /// Logs what the broker refused and why, or counts it likewise. `error_code` is Kafka's.
+    pub fn log_broker_refusal(
+        &self,
+        topic: &str,
+        error_code: i16,
+        client: SocketAddr,
+        client_id: &str,
+        text: &str,
+    ) {
+        let key = BrokerKey {
+            topic: short(topic, TOPIC),
+            error_code,
+            client_id: short(client_id, WORD),
+        };
+        if self.brokers.is_first(key, |()| ()) {
+            warn!(target: "sizegate::refusal", refused_by = "broker", %client, client_id, code = error_code, "{text}");
         }
     }
 
     /// Writes what was counted since the last call. Those that were quiet meanwhile are first again.
     pub fn summarise(&self) {
-        let Summary { repeats, more } = self.0.summary();
+        let Summary { repeats, more } = self.ours.summary();
         for (key, count, repeated) in &repeats {
             write_summary(key, *count, repeated);
         }
+        let brokers = self.brokers.summary();
+        for (key, count, ()) in brokers.repeats {
+            warn!(
+                target: "sizegate::refusal",
+                count,
+                refused_by = "broker",
+                topic = key.topic,
+                client_id = key.client_id,
+                code = key.error_code,
+                "more refusals by the broker of the same topic, code and client"
+            );
+        }
+        let more = more + brokers.more;
         if more > 0 {
             warn!(target: "sizegate::refusal", count = more, "more refusals, of too many topics and clients to be told apart");
         }
     }
 }
 
+/// Kafka's longest topic name.
+const TOPIC: usize = 249;
+/// Of hostile length: two clients that differ only beyond it are one.
+const WORD: usize = 128;
+
+fn short(word: &str, most: usize) -> String {
+    word.chars().take(most).collect()
+}
+
 impl Key {
-    /// Of hostile length: two clients that differ only beyond 128 characters are one.
     fn of(refusal: &RefusalRecord) -> Self {
         Self {
-            topic: refusal.topic.chars().take(249).collect(), // Kafka's longest
+            topic: short(&refusal.topic, TOPIC),
             gate: refusal.gate,
             action: refusal.action,
             is_loop: refusal.is_loop,
-            client_id: refusal.client_id.chars().take(128).collect(),
+            client_id: short(&refusal.client_id, WORD),
         }
     }
 }
 
 impl Repeated {
     fn add(&mut self, refusal: &RefusalRecord) {
-        let short = |word: &str| word.chars().take(128).collect();
         self.largest_bytes = self.largest_bytes.max(refusal.size_bytes);
         self.last = Last {
-            id: short(&refusal.id),
+            id: short(&refusal.id, WORD),
             limit_bytes: refusal.limit_bytes,
-            software: short(&refusal.software),
-            address: short(&refusal.address),
+            software: short(&refusal.software, WORD),
+            address: short(&refusal.address, WORD),
         };
     }
 }
@@ -241,6 +290,32 @@ mod tests {
     }
 
     #[test]
+    fn what_the_broker_refuses_again_and_again_is_a_line_and_a_count() {
+        let lines = lines(|log| {
+            let client = SocketAddr::from(([10, 0, 0, 7], 1));
+            for n in 0..100 {
+                let text = format!("sizegate let orders-{n} pass, the broker refused it");
+                log.log_broker_refusal("orders", 10, client, "checkout", &text);
+            }
+            log.log_broker_refusal("orders", 18, client, "checkout", "another code");
+            log.summarise();
+        });
+        assert_eq!(lines.len(), 3);
+        assert_eq!(
+            lines[0]["message"],
+            "sizegate let orders-0 pass, the broker refused it"
+        );
+        assert_eq!(
+            (
+                &lines[2]["count"],
+                &lines[2]["refused_by"],
+                &lines[2]["topic"]
+            ),
+            (&json!(99), &json!("broker"), &json!("orders"))
+        );
+    }
+
+    #[test]
     fn after_a_quiet_minute_the_next_is_a_first_again() {
         let lines = lines(|log| {
             log.log_refusal(&from("a", 1));
@@ -302,11 +377,11 @@ mod tests {
             for n in 0..20_000 {
                 log.log_refusal(&from(&format!("{n}-{}", "x".repeat(5_000)), 1));
             }
-            let keys = log.0.keys();
+            let keys = log.ours.keys();
             assert_eq!(keys.len(), KEYS);
             assert!(keys.iter().all(|key| key.client_id.len() <= 128));
             log.summarise();
-            assert!(log.0.keys().is_empty());
+            assert!(log.ours.keys().is_empty());
         });
         assert_eq!(lines.len(), KEYS + 1);
         assert_eq!(lines[KEYS]["count"], 19_000);
