@@ -272,6 +272,56 @@ fn a_partition_without_records_is_answered_and_its_neighbours_are_forwarded() {
     }
 }
 
+/// A broker refuses a whole request for a transactional batch without a transactional id, unless that batch is cut; so
+/// such a request is left to it. But not what a rule forbids.
+#[test]
+fn a_batch_that_spoils_its_request_opens_no_gate() {
+    let broker = Broker::sound(&topics());
+    let rules =
+        "rules:\n  - {name: r, topics: [wide], limits: {batch_bytes: 1000, record_bytes: 600}}";
+    let proxy = Inside::start(&broker, &[], rules);
+    let wide = |partition, records| Part::at(&broker.topic("wide"), partition, records);
+    let spoiling = batch_of_bytes(300)
+        .transactional()
+        .producer(7, 0, 0)
+        .build();
+    let broken = batch_of_bytes(300).magic(7).build();
+    let (small, large, record) = (300, 1_001, 900);
+    for (name, first) in [
+        ("cut", vec![spoiling.slice(..299)]),
+        ("whole", vec![spoiling.clone()]),
+        (
+            "not the last of its partition",
+            vec![spoiling, batch_of_bytes(small).build()],
+        ),
+        ("broken", vec![broken]),
+    ] {
+        for version in [3, 9, 13] {
+            let mut parts: Vec<Part> = first
+                .iter()
+                .map(|records| wide(0, records.clone()))
+                .collect();
+            parts.push(part(&broker, "wide", 1, large));
+            parts.push(part(&broker, "wide", 2, record));
+            let answers = proxy.connect().produce(version, -1, &parts);
+            let mut codes: Vec<_> = answers
+                .iter()
+                .map(|answer| (answer.partition, answer.code))
+                .collect();
+            // This broker answers each batch.
+            codes.dedup();
+            assert_eq!(codes, [(0, 0), (1, 10), (2, 10)], "{name} v{version}");
+            let asked: ProduceRequest =
+                broker.received_of(ApiKey::Produce).last().unwrap().decode();
+            let forwarded = &asked.topic_data[0].partition_data;
+            assert!(
+                forwarded.iter().all(|entry| entry.index == 0),
+                "{name} v{version}: {asked:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_topic_repeated_a_thousand_times_reaches_the_broker_once() {
     let broker = Broker::sound(&topics());
