@@ -13,6 +13,8 @@ mod raw;
 mod requests;
 #[path = "differential/rest.rs"]
 mod rest;
+#[path = "differential/together.rs"]
+mod together;
 #[path = "differential/ways.rs"]
 mod ways;
 
@@ -42,6 +44,8 @@ on_each_kafka![
     produce::a_topic_repeated_in_many_entries_is_answered_once_per_partition,
     produce::refused_and_sound_partitions_in_one_request,
     produce::transactional_batches_out_of_order,
+    together::flawed_batches_beside_others_and_twice_in_a_partition,
+    together::null_records_for_a_partition_that_does_not_exist,
     requests::tagged_fields_nobody_knows,
     requests::client_ids_of_every_kind,
     requests::keys_and_versions_nobody_knows,

@@ -345,6 +345,23 @@ fn corners() -> Vec<Vec<u8>> {
         &[xerial(&bytes), broken.to_vec(), xerial_chunk(b"more")].concat(),
         2,
     ));
+    // A zstd frame cut behind a whole one: the end of the data, if both were read at once (131,075 bytes).
+    let next = make::encode(&value(noise(7, 300)), 1);
+    for len in [10].into_iter().chain(131_044..131_058) {
+        let first = zstd(&records(&[value(noise(8, len))]));
+        let (next, empty) = (zstd(&next), zstd(b""));
+        for cut in [
+            &next[..next.len() - 3],
+            &next[..2],
+            &empty[..empty.len() - 1],
+        ] {
+            for count in [1, 2] {
+                out.push(batch_of(Codec::Zstd, &[&first, cut].concat(), count));
+            }
+        }
+        let skippable = [0x50u8, 0x2a, 0x4d, 0x18, 0xff, 0, 0, 0, 1];
+        out.push(batch_of(Codec::Zstd, &[&first[..], &skippable].concat(), 1));
+    }
     // Gzip members so large that they end all around the edge of Java's 8 KiB buffer.
     for len in 8_050..8_200 {
         let a = records(&[value(noise(1, len))]);

@@ -298,7 +298,7 @@ fn a_client_whose_certificate_is_missing_expired_or_a_strangers_is_told_apart_in
 fn a_client_that_does_not_accept_our_certificate_is_named_in_the_log() {
     let sizegate = behind_tls().listener(&listener_tls("expired", "")).start();
     let output = java(&sizegate.bootstrap(), None)
-        .arg("p.max.block.ms", "5000")
+        .arg("p.max.block.ms", "60000")
         .run_any();
     assert_ne!(output.code, 0, "{output:?}");
     sizegate.log_line(&["our certificate", "listener.tls.cert_file"]);

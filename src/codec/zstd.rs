@@ -1,5 +1,5 @@
 //! zstd as zstd-jni's `ZstdInputStreamNoFinalizer` reads it: frames one behind the other, skippable ones among
-//! them; a cut frame or anything else behind a frame is an error.
+//! them; anything else behind a frame is an error. A cut frame is one too, but for [`ends_for_kafka`].
 
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
@@ -16,6 +16,8 @@ const KEPT_BYTES: usize = 9 * 1024 * 1024;
 const MAGIC: u32 = 0xfd2f_b528;
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
 const BLOCK_BYTES_MAX: u64 = 128 * 1024;
+/// What zstd-jni reads at once (`ZSTD_DStreamInSize`).
+const READ_BYTES: usize = 128 * 1024 + 3;
 
 /// The library's context, reused.
 pub(super) type Context = DCtx<'static>;
@@ -48,6 +50,7 @@ fn decode_frames<O: Output>(
         .map_err(library_error)?;
     let mut input = InBuffer::around(payload);
     let mut is_frame_complete = true;
+    let mut last_frame_end = 0;
     loop {
         if is_frame_complete && input.pos() >= payload.len() {
             return Ok(());
@@ -59,11 +62,26 @@ fn decode_frames<O: Output>(
         let produced = output.pos();
         tap.piece(buffer.get(..produced).unwrap_or_default())?;
         is_frame_complete = hint == 0;
+        if is_frame_complete {
+            last_frame_end = input.pos();
+        }
         let is_drained = produced < buffer.len();
         if !is_frame_complete && is_drained && input.pos() >= payload.len() {
-            return Err(DecodeError::Truncated.into());
+            return if ends_for_kafka(payload.len(), last_frame_end) {
+                Ok(())
+            } else {
+                Err(DecodeError::Truncated.into())
+            };
         }
     }
+}
+
+/// Whether zstd-jni takes the end of the input for the end of the data although a frame is cut there: it remembers that
+/// a frame was complete until it reads again, and reads in pieces.
+const fn ends_for_kafka(payload_bytes: usize, last_frame_end: usize) -> bool {
+    let last_byte = payload_bytes.saturating_sub(1);
+    let last_read = last_byte.saturating_sub(last_byte % READ_BYTES);
+    last_frame_end > last_read
 }
 
 /// The library's error codes are negative numbers of type `size_t`.

@@ -35,6 +35,11 @@ pub const MESSAGE_TOO_LARGE: i16 = 10;
 pub const INVALID_RECORD: i16 = 87;
 /// UNKNOWN_TOPIC_ID: retriable.
 const UNKNOWN_TOPIC_ID: i16 = 100;
+/// UNKNOWN_TOPIC_OR_PARTITION: retriable.
+const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
+
+/// No records, and no such topic or partition.
+const NOTHING_FOR_NOBODY: &str = "sizegate: the request holds no records for this partition, and the cluster has no such partition";
 
 /// A learned limit this young refuses without being read again: no broker changes a limit and tells of it in less,
 /// and a client that resends what is refused without pause costs its broker at most 200 reads a second.
@@ -145,6 +150,8 @@ struct Weighed {
 enum Outcome {
     /// The broker judges it.
     Pass,
+    /// The broker refuses the partition for it, whatever other batches of the same partition are in the request.
+    Invalid,
     /// The broker refuses the whole request for it, before it looks at sizes: a transactional batch without a
     /// transactional id.
     SpoilsRequest,
@@ -152,6 +159,8 @@ enum Outcome {
     Within(Measured),
     /// It is over a limit.
     Over(Measured, Violation),
+    /// It has no records, where the broker would neither answer nor close.
+    NoRecords(Arc<TopicHandle>),
     /// It is answered here for another reason than size.
     Answer(i16, &'static str),
 }
@@ -170,10 +179,15 @@ impl Outcome {
     /// The partition is answered here.
     fn is_refused(&self) -> bool {
         match self {
-            Self::Pass | Self::SpoilsRequest | Self::Within(_) => false,
+            Self::Pass | Self::Invalid | Self::SpoilsRequest | Self::Within(_) => false,
             Self::Over(measured, _) => measured.topic.policy.action != Action::Observe,
-            Self::Answer(..) => true,
+            Self::NoRecords(_) | Self::Answer(..) => true,
         }
+    }
+
+    /// The broker's answer is due to it even if it is not the partition's last batch.
+    const fn always_counts(&self) -> bool {
+        matches!(self, Self::Invalid | Self::SpoilsRequest)
     }
 }
 
@@ -291,9 +305,8 @@ impl Judge {
             .iter()
             .any(|weighed| matches!(weighed.outcome, Outcome::SpoilsRequest))
         {
-            self.weighed
-                .iter_mut()
-                .for_each(|weighed| weighed.outcome = Outcome::Pass);
+            // Its error is the answer. But what a rule forbids is kept from it all the same.
+            self.drop_learned();
         }
         if self.layout.partitions.len() > 1 {
             self.keep_last_of_each_partition(frame)?;
@@ -307,12 +320,7 @@ impl Judge {
         if !self.layout.has_many_tags {
             return Ok(());
         }
-        for weighed in &mut self.weighed {
-            if matches!(&weighed.outcome, Outcome::Over(measured, violation) if !measured.topic.policy.is_configured(&violation.limit))
-            {
-                weighed.outcome = fallen(&mut weighed.outcome);
-            }
-        }
+        self.drop_learned();
         let is_forbidden = |weighed: &Weighed| match &weighed.outcome {
             Outcome::Over(measured, _) => measured.topic.policy.action != Action::Observe,
             _ => false,
@@ -323,6 +331,16 @@ impl Judge {
         Ok(())
     }
 
+    /// Only what is configured counts in this request: the broker judges by its own limits, or refuses all of it.
+    fn drop_learned(&mut self) {
+        for weighed in &mut self.weighed {
+            if matches!(&weighed.outcome, Outcome::Over(measured, violation) if !measured.topic.policy.is_configured(&violation.limit))
+            {
+                weighed.outcome = fallen(&mut weighed.outcome);
+            }
+        }
+    }
+
     fn weigh_partition(
         &self,
         scales: &mut Scales<'_>,
@@ -330,18 +348,13 @@ impl Judge {
         partition_entry: usize,
         asked: &Asked,
     ) -> Outcome {
-        // acks other than these are refused by the broker before it looks at sizes.
-        if !matches!(self.layout.acks, -1..=1) {
-            return Outcome::Pass;
-        }
-        let Some(records) = self.layout.partitions[partition_entry].records.clone() else {
-            // A broker neither answers nor closes here.
-            return Outcome::Answer(
-                INVALID_RECORD,
-                "sizegate: the request holds no records for this partition",
-            );
+        let records = self.layout.partitions[partition_entry].records.clone();
+        let Some(records) = records else {
+            return self.miss(resolved, asked);
         };
         match resolved {
+            // Other acks are refused by the broker before it looks at sizes.
+            _ if !matches!(self.layout.acks, -1..=1) => scales.leave(records),
             Resolved::Topic(handle) => scales.weigh(handle, partition_entry, records),
             // Retriable, and what the broker itself says of an id it does not know.
             Resolved::UnknownId(_) if asked.ids && self.shared.policy.load().is_governed() => {
@@ -350,15 +363,34 @@ impl Judge {
                     "sizegate: the topic's name is not known yet, so its limits are not either",
                 )
             }
-            Resolved::UnknownId(_) | Resolved::Impossible => Outcome::Pass,
+            Resolved::UnknownId(_) | Resolved::Impossible => scales.leave(records),
         }
     }
 
-    /// A partition named twice counts once, with its last batch, as in the broker.
+    /// A partition whose records are null. A broker that has to do with another partition of the request stores that
+    /// one and then neither answers nor closes, so this never reaches it.
+    fn miss(&self, resolved: &Resolved, asked: &Asked) -> Outcome {
+        match resolved {
+            // Kafka 4 closes on these versions.
+            _ if self.layout.version < 3 => Outcome::Pass,
+            Resolved::Topic(handle) => Outcome::NoRecords(Arc::clone(handle)),
+            Resolved::UnknownId(_) if !asked.ids => Outcome::Pass,
+            Resolved::UnknownId(_) => Outcome::Answer(UNKNOWN_TOPIC_ID, NOTHING_FOR_NOBODY),
+            Resolved::Impossible => Outcome::Answer(UNKNOWN_TOPIC_OR_PARTITION, NOTHING_FOR_NOBODY),
+        }
+    }
+
+    /// Of a partition named twice only the last batch counts, as in the broker. But what its first look finds fault with
+    /// is the answer even so, and is left to it.
     fn keep_last_of_each_partition(&mut self, frame: &[u8]) -> Result<(), Malformed> {
         let mut last: HashMap<(TopicKey<'_>, i32), usize> =
             HashMap::with_capacity(self.weighed.len());
+        let mut always = 0;
         for (at, weighed) in self.weighed.iter().enumerate() {
+            if weighed.outcome.always_counts() {
+                always += 1;
+                continue;
+            }
             let key = self
                 .layout
                 .topic_key(frame, &self.layout.topics[weighed.topic_entry])?;
@@ -367,14 +399,14 @@ impl Judge {
                 at,
             );
         }
-        if last.len() == self.weighed.len() {
+        if last.len() + always == self.weighed.len() {
             return Ok(());
         }
         let keep: HashSet<usize> = last.into_values().collect();
         let mut at = 0;
-        self.weighed.retain(|_| {
+        self.weighed.retain(|weighed| {
             at += 1;
-            keep.contains(&(at - 1))
+            weighed.outcome.always_counts() || keep.contains(&(at - 1))
         });
         Ok(())
     }
@@ -386,14 +418,16 @@ impl Judge {
         let mut is_doubtful = false;
         let mut weighed = std::mem::take(&mut self.weighed);
         for weighed in &mut weighed {
-            let Outcome::Over(measured, violation) = &weighed.outcome else {
-                continue;
+            let (topic, limit) = match &weighed.outcome {
+                Outcome::Over(measured, violation) => (&measured.topic, Some(&violation.limit)),
+                Outcome::NoRecords(topic) => (topic, None),
+                _ => continue,
             };
             let partition = self.layout.partitions[weighed.partition_entry].index;
-            over.insert(Arc::clone(&measured.topic.name));
-            let members = measured.topic.policy.members.iter();
+            over.insert(Arc::clone(&topic.name));
+            let members = topic.policy.members.iter();
             over.extend(members.map(|bound| Arc::clone(&bound.topic)));
-            match self.standing(&measured.topic, violation, partition, asked) {
+            match self.standing(topic, limit, partition, asked) {
                 Standing::Stands => {}
                 Standing::Doubtful => is_doubtful = true,
                 Standing::Falls => weighed.outcome = fallen(&mut weighed.outcome),
@@ -441,18 +475,20 @@ enum Standing {
 }
 
 impl Judge {
+    /// `limit` is what is exceeded; `None` where it is something that no limit is needed for.
     fn standing(
         &self,
         topic: &TopicHandle,
-        violation: &Violation,
+        limit: Option<&Limit>,
         partition: i32,
         asked: &Asked,
     ) -> Standing {
-        let is_configured = topic.policy.is_configured(&violation.limit);
+        let learned = limit.filter(|limit| !topic.policy.is_configured(limit));
+        let is_configured = learned.is_none();
         match topic.known.as_ref().and_then(|known| known.partitions()) {
             // Once asked, only what was read is judged by.
             Some(count) if (0..count).contains(&partition) => {
-                if is_configured || asked.limits || self.is_current(topic, &violation.limit) {
+                if asked.limits || learned.is_none_or(|limit| self.is_current(topic, limit)) {
                     Standing::Stands
                 } else {
                     Standing::Doubtful
@@ -495,6 +531,7 @@ fn fallen(outcome: &mut Outcome) -> Outcome {
             }
         }
         Outcome::Over(measured, _) => Outcome::Within(measured),
+        Outcome::NoRecords(_) => Outcome::Answer(UNKNOWN_TOPIC_OR_PARTITION, NOTHING_FOR_NOBODY),
         other => other,
     }
 }

@@ -3,7 +3,7 @@
 //! Clients match partitions by name or id; the broker keeps no order of topics. What is not understood
 //! (tagged fields) is kept as it came.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::addresses::{self, AddressBook};
 use super::produce::{FIRST_FLEXIBLE_VERSION, FIRST_TOPIC_ID_VERSION};
@@ -163,7 +163,8 @@ impl ProduceAnswer {
         })
     }
 
-    /// Adds results under their topics' entries, or under new ones.
+    /// Adds results under their topics' entries, or under new ones. A partition that the broker has answered, because
+    /// another of its batches was forwarded, keeps the broker's result.
     pub fn merge(&mut self, refused: Vec<TopicResult>) {
         let mut refused: HashMap<Vec<u8>, TopicResult> = refused
             .into_iter()
@@ -171,7 +172,15 @@ impl ProduceAnswer {
             .collect();
         for present in &mut self.topics {
             if let Some(topic) = refused.remove(&present.key) {
-                present.partitions.extend(topic.partitions);
+                let answered: HashSet<i32> = present
+                    .partitions
+                    .iter()
+                    .map(|result| result.index)
+                    .collect();
+                let missing = |result: &PartitionResult| !answered.contains(&result.index);
+                present
+                    .partitions
+                    .extend(topic.partitions.into_iter().filter(missing));
             }
         }
         self.topics.extend(refused.into_values());

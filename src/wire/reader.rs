@@ -200,13 +200,9 @@ impl<'a> Reader<'a> {
         if flexible {
             return self.bytes(true, field);
         }
-        match self.int16(field)? {
-            -1 => Ok(None),
-            n => {
-                let n = usize::try_from(n)
-                    .map_err(|_| Malformed::new(field, Reason::NegativeLength))?;
-                self.take(n, field).map(Some)
-            }
+        match usize::try_from(self.int16(field)?) {
+            Ok(n) => self.take(n, field).map(Some),
+            Err(_) => Ok(None),
         }
     }
 
@@ -221,15 +217,12 @@ impl<'a> Reader<'a> {
         Ok(tags)
     }
 
+    /// Every negative length is null, as in Kafka's generated readers. A varint beyond Java's int would be, too, but is
+    /// left a length that nothing can have: others read what was read here, and may allocate by it.
     fn length(&mut self, flexible: bool, field: &'static str) -> Result<Option<usize>> {
         if flexible {
             return Ok((self.unsigned_varint(field)? as usize).checked_sub(1));
         }
-        match self.int32(field)? {
-            -1 => Ok(None),
-            n => usize::try_from(n)
-                .map(Some)
-                .map_err(|_| Malformed::new(field, Reason::NegativeLength)),
-        }
+        Ok(usize::try_from(self.int32(field)?).ok())
     }
 }

@@ -390,7 +390,7 @@ impl Walker {
         Ok(None)
     }
 
-    /// A length or count: INT32 or a varint plus one. The inner `None` is null.
+    /// A length or count: INT32 or a varint plus one. The inner `None` is null: any negative one, as in Kafka.
     fn length(&mut self, rest: &mut &[u8]) -> Result<Option<Option<u64>>, Malformed> {
         if self.flexible {
             return Ok(self.varint(rest)?.map(|n| u64::from(n).checked_sub(1)));
@@ -398,12 +398,8 @@ impl Walker {
         if !self.gather(rest, 4)? {
             return Ok(None);
         }
-        match super::Reader::new(&self.partial).int32(self.name)? {
-            -1 => Ok(Some(None)),
-            n => u64::try_from(n)
-                .map(|n| Some(Some(n)))
-                .map_err(|_| Malformed::new(self.name, Reason::NegativeLength)),
-        }
+        let length = super::Reader::new(&self.partial).int32(self.name)?;
+        Ok(Some(u64::try_from(length).ok()))
     }
 
     /// A string's length: INT16 or a varint plus one. The inner `None` is null.
@@ -414,12 +410,8 @@ impl Walker {
         if !self.gather(rest, 2)? {
             return Ok(None);
         }
-        match super::Reader::new(&self.partial).int16(self.name)? {
-            -1 => Ok(Some(None)),
-            n => usize::try_from(n)
-                .map(|n| Some(Some(n)))
-                .map_err(|_| Malformed::new(self.name, Reason::NegativeLength)),
-        }
+        let length = super::Reader::new(&self.partial).int16(self.name)?;
+        Ok(Some(usize::try_from(length).ok()))
     }
 
     /// A request header's client id is never compact (KIP-482), in whatever version.

@@ -165,6 +165,24 @@ pub fn client_ids_of_every_kind(version: &str) {
             }
         }
     }
+    // Every negative length is null.
+    for (api_version, length) in [(3, -2_i16), (8, i16::MIN), (13, -2)] {
+        let case = format!("v{api_version} a client id of {length} bytes");
+        ways.compare(&topics, &case, Intended::TextOnly, |topics| {
+            let records = batch_of_bytes(2_001).build();
+            let mut frame = RawProduce {
+                client_id: None,
+                ..RawProduce::one(api_version, -1, &topics[0], 0, records)
+            }
+            .frame();
+            frame[12..14].copy_from_slice(&length.to_be_bytes());
+            if api_version < 9 {
+                // The transactional id.
+                frame[14..16].copy_from_slice(&length.to_be_bytes());
+            }
+            frame
+        });
+    }
     // A client id whose length lies.
     for length in [-2_i16, i16::MIN, 100, i16::MAX] {
         for (api_key, api_version) in [(0, 3), (0, 9), (18, 0), (18, 3), (3, 1), (3, 9)] {

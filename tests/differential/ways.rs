@@ -232,6 +232,10 @@ fn produce_answers(heard: &Heard, version: i16, topics: &[Topic], case: &str) ->
 fn without_our_text(answers: &[Answer], version: i16, case: &str) -> Vec<Answer> {
     let mut answers = answers.to_vec();
     for answer in &mut answers {
+        let is_ours = |text: &String| text.starts_with("sizegate: ");
+        if answer.code == 3 && answer.text.as_ref().is_some_and(is_ours) {
+            answer.text = None;
+        }
         if answer.code == 10 && version >= 8 {
             let text = answer.text.take().unwrap_or_default();
             assert!(

@@ -178,7 +178,7 @@ impl Program {
             name: name.to_string(),
             command: Command::new(program),
             dir,
-            limit: Duration::from_secs(180),
+            limit: Duration::from_secs(300),
         }
     }
 
@@ -205,7 +205,7 @@ impl Program {
         &self.dir
     }
 
-    /// How long it may take before it is killed and the test fails (180 s unless said).
+    /// How long it may take before it is killed and the test fails (300 s unless said).
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self

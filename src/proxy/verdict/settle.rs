@@ -54,7 +54,7 @@ impl Judge {
                 self.watch_linger(measured, client);
             }
             let result = match outcome {
-                Outcome::Pass | Outcome::SpoilsRequest => None,
+                Outcome::Pass | Outcome::Invalid | Outcome::SpoilsRequest => None,
                 Outcome::Within(mut measured) => {
                     self.count(&mut measured, batch, now, true);
                     measured.topic.metrics.forwarded.inc();
@@ -74,6 +74,12 @@ impl Judge {
                     look_inside(&mut measured, batch);
                     Some(self.refuse(&measured, violation, partition, client, now))
                 }
+                Outcome::NoRecords(_) => Some(PartitionResult::refused(
+                    partition,
+                    INVALID_RECORD,
+                    "sizegate: the request holds no records for this partition".to_owned(),
+                    Vec::new(),
+                )),
                 Outcome::Answer(code, text) => Some(PartitionResult::refused(
                     partition,
                     code,

@@ -16,6 +16,13 @@ use crate::wire::produce::Layout;
 /// Where a batch's magic stands.
 const MAGIC_AT: usize = 16;
 
+/// Before this version the broker looks at the codec before it looks at sizes.
+const FIRST_ZSTD_VERSION: i16 = 7;
+
+/// Where the lower byte of a magic-2 batch's attributes stands, and its bit for a transaction.
+const ATTRIBUTES_LOW_AT: usize = 22;
+const TRANSACTIONAL: u8 = 0x10;
+
 /// The least length field a batch of any magic can have (`LegacyRecord.RECORD_OVERHEAD_V0`).
 const LEAST_LENGTH: i32 = 14;
 
@@ -116,13 +123,12 @@ impl<'a> Scales<'a> {
             return self.weigh_message_set(topic, partition_entry, records, bytes);
         }
         let Ok(header) = BatchHeader::read(bytes) else {
-            return Outcome::Pass;
+            return self.leave(records);
         };
-        if !self.layout.is_transactional && header.magic == 2 && header.is_transactional() {
-            return Outcome::SpoilsRequest;
-        }
-        if !is_judged_by_size(self.layout, &header, bytes) {
-            return Outcome::Pass;
+        if !is_judged_by_size(self.layout, &header, bytes)
+            || (header.is_transactional() && !self.layout.is_transactional)
+        {
+            return self.leave(records);
         }
         let measured = Measured::new(topic, header);
         match topic
@@ -131,6 +137,39 @@ impl<'a> Scales<'a> {
         {
             Some(violation) => Outcome::Over(measured, violation),
             None => self.weigh_inside(measured, partition_entry, records, bytes),
+        }
+    }
+
+    /// What is not judged here. The broker looks at the first batch of every partition before anything else
+    /// (`RequestUtils.hasTransactionalRecords`), then at the records of those partitions that exist
+    /// (`ProduceRequest.validateRecords`).
+    pub(super) fn leave(&self, records: Range<usize>) -> Outcome {
+        let bytes = self.frame.get(records).unwrap_or_default();
+        let version = self.layout.version;
+        if version < FIRST_BATCH_VERSION {
+            return Outcome::Pass;
+        }
+        let (magic, whole) = match front(bytes) {
+            Front::Cut => return Outcome::Invalid,
+            Front::Broken | Front::Overflowing => return Outcome::SpoilsRequest,
+            Front::Whole { magic, bytes } => (magic, bytes),
+        };
+        if magic != 2 {
+            return Outcome::Invalid;
+        }
+        let low = bytes.get(ATTRIBUTES_LOW_AT).copied().unwrap_or_default();
+        if low & TRANSACTIONAL != 0 && !self.layout.is_transactional {
+            return Outcome::SpoilsRequest;
+        }
+        match (version, Codec::from_attributes(low.into())) {
+            (..FIRST_ZSTD_VERSION, None) => return Outcome::SpoilsRequest,
+            (..FIRST_ZSTD_VERSION, Some(Codec::Zstd)) => return Outcome::Invalid,
+            _ => {}
+        }
+        match front(bytes.get(whole..).unwrap_or_default()) {
+            Front::Cut => Outcome::Pass,
+            Front::Broken | Front::Whole { .. } => Outcome::Invalid,
+            Front::Overflowing => Outcome::SpoilsRequest,
         }
     }
 
@@ -255,25 +294,49 @@ fn is_judged_by_size(layout: &Layout, header: &BatchHeader, records: &[u8]) -> b
         && wire_bytes >= BATCH_HEADER_BYTES
         && records.get(wire_bytes..).is_some_and(is_ignored)
         // Before version 7 the broker looks at the codec first: at zstd, and at one that nobody has.
-        && (layout.version >= 7 || header.codec().is_some_and(|codec| codec != Codec::Zstd))
+        && (layout.version >= FIRST_ZSTD_VERSION || header.codec().is_some_and(|codec| codec != Codec::Zstd))
 }
 
-/// Whether the broker ignores what stands behind a batch: it reads it as a batch that was cut off
-/// (`ByteBufferLogInputStream.nextBatch`).
+/// Whether the broker ignores what stands behind a batch: it reads it as a batch that was cut off.
 fn is_ignored(behind: &[u8]) -> bool {
-    let Some(length) = behind.get(8..).and_then(<[u8]>::first_chunk) else {
-        return true;
+    matches!(front(behind), Front::Cut)
+}
+
+/// What the broker finds where it looks for a batch (`ByteBufferLogInputStream.nextBatch`).
+enum Front {
+    /// Nothing: it ends before its batch does.
+    Cut,
+    /// A batch of so many bytes, of whatever magic.
+    Whole { magic: u8, bytes: usize },
+    /// A length or a magic that no batch has.
+    Broken,
+    /// A length that overflows Java's int: an error that nobody foresaw, and the whole request fails.
+    Overflowing,
+}
+
+fn front(bytes: &[u8]) -> Front {
+    let Some(length) = bytes.get(8..).and_then(<[u8]>::first_chunk) else {
+        return Front::Cut;
     };
     let length = i32::from_be_bytes(*length);
     if length < LEAST_LENGTH {
-        return false;
+        return Front::Broken;
     }
-    let Some(magic) = behind.get(MAGIC_AT) else {
-        return true;
+    let Some(&magic) = bytes.get(MAGIC_AT) else {
+        return Front::Cut;
     };
-    // Where Java's int overflows, the broker fails instead.
+    if !matches!(magic, 0..=2) {
+        return Front::Broken;
+    }
     let whole = length
         .checked_add(12)
         .and_then(|whole| usize::try_from(whole).ok());
-    matches!(magic, 0..=2) && whole.is_some_and(|whole| whole > behind.len())
+    match whole {
+        None => Front::Overflowing,
+        Some(whole) if whole > bytes.len() => Front::Cut,
+        Some(whole) => Front::Whole {
+            magic,
+            bytes: whole,
+        },
+    }
 }
