@@ -69,7 +69,10 @@ pub enum StartError {
 pub fn run(config: Config, options: RunOptions) -> Result<(), StartError> {
     let workers = start_workers(options.workers)?;
     let main = Builder::new_current_thread().enable_all().build()?;
-    main.block_on(serve(config, options, workers))
+    let ended = main.block_on(serve(config, options, workers));
+    // What still computes, a reload or an answer of the admin server, is nobody's any more.
+    main.shutdown_background();
+    ended
 }
 
 async fn serve(
