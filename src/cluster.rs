@@ -53,9 +53,9 @@ use desk::{Ask, Reply, Unanswered};
 use registry::{Absence, Key, Sighting};
 use shared::Shared;
 
-/// How long a question on demand may take, connecting included. A client that waits behind it gives a request
-/// 30 s (`request.timeout.ms`).
-pub const ASK_DEADLINE: Duration = Duration::from_secs(2);
+/// How long a question on demand may take, connecting included: a busy broker takes seconds for a first connection
+/// with SASL. A client that waits behind it gives a request 30 s (`request.timeout.ms`).
+pub const ASK_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Questions that wait at once; askers beyond it wait for room.
 const ASKS: usize = 1024;

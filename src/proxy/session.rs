@@ -57,8 +57,8 @@ const LINGER: Duration = Duration::from_secs(10);
 const CLIENT_LINGER: Duration = Duration::from_secs(2);
 /// How long a broker is given to accept a connection, over all addresses tried.
 const CONNECT: Duration = Duration::from_secs(15);
-/// How long the control plane is waited for before a verdict.
-const ASK: Duration = Duration::from_secs(3);
+/// How long the control plane is waited for before a verdict: one question, and a little of another.
+const ASK: Duration = Duration::from_secs(8);
 
 /// Why a session ended.
 #[derive(Debug)]

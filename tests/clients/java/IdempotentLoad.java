@@ -29,6 +29,8 @@ public final class IdempotentLoad {
             "request.timeout.ms", 10000, "metadata.max.age.ms", 5000, "reconnect.backoff.max.ms", 500);
         try (KafkaProducer<byte[], byte[]> producer =
                 new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer())) {
+            // Connected first: what was due meanwhile would be sent all at once.
+            producer.partitionsFor(cli.get("topic"));
             long start = System.nanoTime();
             for (int i = 0; i < records; i++) {
                 while (i == holdAt && !java.nio.file.Files.exists(java.nio.file.Path.of(cli.get("hold")))) {
