@@ -5,6 +5,7 @@
 #   scripts/bench.sh --quick     three short rounds: within two minutes once built
 #   scripts/bench.sh count       instructions per request, under callgrind
 #   scripts/bench.sh bombs       what others feel while 64 connections send bombs
+#   scripts/bench.sh inside      what a limit inside batches costs, by codec
 #
 # SIZEGATE_BIN=… measures that program instead of building one. Other arguments go to the rig: `… --help`.
 set -euo pipefail
@@ -12,7 +13,7 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 case ${1:-} in
-    count | bombs) command=$1 && shift ;;
+    count | bombs | inside) command=$1 && shift ;;
     *) command=run ;;
 esac
 
@@ -20,6 +21,7 @@ PATH=$PATH:/usr/sbin
 need cargo cargo
 case $command in
     count) need valgrind valgrind ;;
+    inside) ;;
     *) need haproxy haproxy ;;
 esac
 
@@ -31,7 +33,7 @@ fi
 cargo build --release --locked --manifest-path benches/loopback/Cargo.toml --target-dir target
 
 arguments=(--sizegate "$SIZEGATE_BIN" --directory target/bench)
-[[ $command == count ]] || arguments+=(--haproxy haproxy)
+[[ $command == count || $command == inside ]] || arguments+=(--haproxy haproxy)
 if [[ $command == run ]]; then
     # Two descriptors per connection in the proxy, and both ends here.
     ulimit -n "$(ulimit -Hn)"

@@ -6,6 +6,7 @@
 //! Invariant: nothing here refuses or delays a client for longer than [`ASK_DEADLINE`], and everything learned
 //! bears the moment of the request that brought it.
 
+mod alter;
 mod answers;
 mod call_error;
 mod describe;
@@ -39,12 +40,13 @@ use uuid::Uuid;
 use crate::config::{Config, HostPort};
 use crate::net::Connector;
 
+pub use alter::{Alteration, NotAltered};
 pub use call_error::CallError;
 pub use limits::{CompressionType, Learned, LearnedLimit, Origin};
 pub use link::Link;
 pub use registry::Node;
 pub use status::Status;
-pub use survey::{Alteration, NotAltered, Wanted};
+pub use survey::Wanted;
 pub use topic::Topic;
 
 use desk::{Ask, Reply, Unanswered};
@@ -210,7 +212,7 @@ impl Cluster {
         self.0.shared.registry.topics()
     }
 
-    /// Waits until a topic has come or gone since the last time. For one waiter.
+    /// Waits until a topic has come or gone since the last time, or all were read for the first time. For one waiter.
     pub async fn topics_changed(&self) {
         self.0.shared.registry.topics_changed().await;
     }

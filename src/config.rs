@@ -34,7 +34,7 @@ pub(crate) use render::ranges;
 pub(crate) use scalars::{any_size, duration, size, size_text};
 pub use topics::MAIN;
 
-use crate::policy::{Action, ErrorCode, labelled};
+use crate::policy::{Action, ErrorCode, Gate, labelled};
 
 /// Reads the configuration: defaults, under the file at `path` (if any), under the environment
 /// (`SIZEGATE__LISTENER__BIND`, comma-separated lists), under the command line.
@@ -230,25 +230,94 @@ pub enum BatchLimit {
     None,
 }
 
+/// The limit of a gate other than `batch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InsideLimit<T = u64> {
+    /// A number: bytes, or the ratio.
+    At(T),
+    /// None: a rule lifts what the `limits` section sets.
+    None,
+}
+
+impl<T> InsideLimit<T> {
+    /// The number, if it is one.
+    pub fn number(self) -> Option<T> {
+        match self {
+            Self::At(number) => Some(number),
+            Self::None => None,
+        }
+    }
+}
+
 /// The limits one rule (or the `limits` section) sets; `None` is not set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Limits {
     /// Gate `batch`. In the `limits` section never `None` (default: inherit).
     pub batch_bytes: Option<BatchLimit>,
-    /// Gate `uncompressed`.
-    pub uncompressed_bytes: Option<u64>,
+    /// Gate `uncompressed`. In the `limits` section, this and what follows is never [`InsideLimit::None`].
+    pub uncompressed_bytes: Option<InsideLimit>,
     /// Gate `record`.
-    pub record_bytes: Option<u64>,
+    pub record_bytes: Option<InsideLimit>,
     /// Gate `estimate`.
-    pub estimate_bytes: Option<u64>,
+    pub estimate_bytes: Option<InsideLimit>,
     /// Gate `key`.
-    pub key_bytes: Option<u64>,
+    pub key_bytes: Option<InsideLimit>,
     /// Gate `value`.
-    pub value_bytes: Option<u64>,
+    pub value_bytes: Option<InsideLimit>,
     /// Gate `headers`.
-    pub headers_bytes: Option<u64>,
+    pub headers_bytes: Option<InsideLimit>,
     /// Gate `ratio`: uncompressed / wire.
-    pub ratio: Option<f64>,
+    pub ratio: Option<InsideLimit<f64>>,
+}
+
+impl Limits {
+    /// What holds where these stand over `base`: what is left out comes from there.
+    pub fn over(&self, base: &Self) -> Self {
+        Self {
+            batch_bytes: self.batch_bytes.or(base.batch_bytes),
+            uncompressed_bytes: self.uncompressed_bytes.or(base.uncompressed_bytes),
+            record_bytes: self.record_bytes.or(base.record_bytes),
+            estimate_bytes: self.estimate_bytes.or(base.estimate_bytes),
+            key_bytes: self.key_bytes.or(base.key_bytes),
+            value_bytes: self.value_bytes.or(base.value_bytes),
+            headers_bytes: self.headers_bytes.or(base.headers_bytes),
+            ratio: self.ratio.or(base.ratio),
+        }
+    }
+
+    /// The limits inside a batch that are set, with their gates, in the gates' order; of the ratio its whole part.
+    pub fn inside(&self) -> impl Iterator<Item = (Gate, InsideLimit)> {
+        let ratio = self.ratio.map(|limit| match limit {
+            InsideLimit::At(ratio) => InsideLimit::At(ratio as u64),
+            InsideLimit::None => InsideLimit::None,
+        });
+        let all = [
+            (Gate::Uncompressed, self.uncompressed_bytes),
+            (Gate::Record, self.record_bytes),
+            (Gate::Estimate, self.estimate_bytes),
+            (Gate::Key, self.key_bytes),
+            (Gate::Value, self.value_bytes),
+            (Gate::Headers, self.headers_bytes),
+            (Gate::Ratio, ratio),
+        ];
+        all.into_iter()
+            .filter_map(|(gate, limit)| Some((gate, limit?)))
+    }
+
+    /// The same without what lifts nothing, as there is nothing below it.
+    pub(crate) fn without_lifting(self) -> Self {
+        let at = |limit: Option<InsideLimit>| limit.filter(|limit| *limit != InsideLimit::None);
+        Self {
+            batch_bytes: self.batch_bytes,
+            uncompressed_bytes: at(self.uncompressed_bytes),
+            record_bytes: at(self.record_bytes),
+            estimate_bytes: at(self.estimate_bytes),
+            key_bytes: at(self.key_bytes),
+            value_bytes: at(self.value_bytes),
+            headers_bytes: at(self.headers_bytes),
+            ratio: self.ratio.filter(|limit| *limit != InsideLimit::None),
+        }
+    }
 }
 
 /// A config entry that matches topics and sets limits and an action.

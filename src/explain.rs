@@ -4,14 +4,16 @@
 //! Invariant: sizes are Kafka's own arithmetic, exact for what was asked; what is not known is said to be unknown and
 //! is never a pass.
 
-mod gates;
+mod checks;
+mod limits;
 mod record;
 mod text;
 mod triage;
 
 use serde::{Deserialize, Serialize};
 
-pub use gates::{Candidate, Check, GateLimit, Outcome, Party, Role};
+pub use checks::{Check, Outcome, Party};
+pub use limits::{Candidate, GateLimit, Role};
 pub use record::RecordSizes;
 pub use triage::{Advice, State};
 
@@ -156,11 +158,11 @@ pub struct Explanation {
 pub fn explain(question: &Question, ground: &Ground<'_>) -> Result<Explanation, BadQuestion> {
     question.check()?;
     let policy = ground.policy.for_topic(&question.topic);
-    let limits = gates::limits(question, ground, &policy);
+    let limits = limits::in_force(question, ground, &policy);
     let record = question.has_sizes().then(|| RecordSizes::of(question));
     let checks = record
         .as_ref()
-        .map(|record| gates::checks(question, ground, &policy, &limits, record))
+        .map(|record| checks::on_the_way(question, ground, &policy, &limits, record))
         .unwrap_or_default();
     let first = checks
         .iter()

@@ -25,6 +25,7 @@ pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
 pub(crate) use refusal::{batch_of, grouped};
+pub(crate) use rules::LIMITS;
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use stuck::{LARGE_BYTES, Reader, StuckWatch};
 pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};

@@ -5,6 +5,7 @@
 
 mod book;
 mod budget;
+mod closed;
 mod fetches;
 mod ledger;
 mod listener;
@@ -31,7 +32,7 @@ use crate::cluster::Cluster;
 use crate::config::{Decode, HostPort};
 use crate::net::{Acceptor, Connector};
 use crate::policy::{Policy, StuckWatch};
-use crate::telemetry::log::RefusalLog;
+use crate::telemetry::log::{CloseLog, RefusalLog};
 use crate::telemetry::{Metrics, Observed, Refusals};
 use crate::wire::api_versions::ClientSoftware;
 
@@ -56,7 +57,9 @@ pub struct Shared {
     /// The last refusals.
     pub refusals: Arc<Refusals>,
     /// A line for each refusal; repeated ones counted.
-    pub refusal_log: Arc<RefusalLog>,
+    pub refusal_log: RefusalLog,
+    /// One line per connection closed for a reason.
+    pub close_log: CloseLog,
     /// What the observing gates noticed.
     pub observed: Arc<Observed>,
     /// Consumers that were served a large batch lately.
@@ -67,6 +70,8 @@ pub struct Shared {
     pub idle_timeout: Duration,
     /// The proxy is going down: sessions end when what is in flight is answered.
     pub is_draining: AtomicBool,
+    /// The families among the cluster's topics are in force; not before all topics were read once.
+    pub is_grouped: AtomicBool,
     /// Numbers refusals.
     pub refusal_ids: AtomicU64,
     /// Long decodes at once: a bomb in every connection must not take every core.

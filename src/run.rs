@@ -18,6 +18,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -28,7 +29,7 @@ use crate::config::{Config, Overrides};
 use crate::net::{Acceptor, Connector};
 use crate::policy::Policy;
 use crate::proxy::{Book, Bound, Budget, Listeners, Shared};
-use crate::telemetry::log::LevelHandle;
+use crate::telemetry::log::{CloseLog, LevelHandle, RefusalLog};
 use crate::telemetry::{Known, Metrics};
 
 /// How long the last log lines and answers of the admin server are waited for: with the drain's 25 s it stays within
@@ -96,15 +97,8 @@ async fn serve(
         level: options.log_level,
         reloaded,
     };
-    chores.spawn(live.follow(shutdown.clone()));
-    chores.spawn({
-        let (refusal_log, shutdown) = (Arc::clone(&shared.refusal_log), shutdown.clone());
-        async move { refusal_log.run(shutdown).await }
-    });
-    chores.spawn({
-        let (observed, shutdown) = (Arc::clone(&shared.observed), shutdown.clone());
-        async move { observed.run(shutdown).await }
-    });
+    chores.spawn(Arc::new(live).follow(shutdown.clone()));
+    chores.spawn(summarise(Arc::clone(&shared), shutdown.clone()));
     start_control_plane(Arc::clone(&shared), shutdown.clone())?;
     let bound = Bound {
         workers,
@@ -172,19 +166,47 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         acceptor,
         budget,
         refusals: Arc::default(),
-        refusal_log: Arc::default(),
+        refusal_log: RefusalLog::default(),
+        close_log: CloseLog::default(),
         observed: Arc::default(),
         stuck: Mutex::default(),
         metrics,
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,
         is_draining: AtomicBool::new(false),
+        is_grouped: AtomicBool::new(false),
         decoding: Arc::new(Semaphore::new(decoders())),
         refusal_ids: AtomicU64::new(u64::from(uuid::Uuid::new_v4().as_fields().0)),
     });
     let known: Arc<dyn Known> = shared.clone();
     shared.metrics.ask(Arc::downgrade(&known));
     Ok(shared)
+}
+
+/// Logs as counts what came again and again: every minute until shutdown, and once more then.
+async fn summarise(shared: Arc<Shared>, shutdown: CancellationToken) {
+    let mut minute = tokio::time::interval(Duration::from_secs(60));
+    minute.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let is_over = shutdown.run_until_cancelled(minute.tick()).await.is_none();
+        shared.refusal_log.summarise();
+        shared.close_log.summarise();
+        shared.observed.summarise();
+        if is_over {
+            return;
+        }
+    }
+}
+
+/// Work that takes long, away from this thread: others wait for what else it does. `None`: it failed, which was logged
+/// by the panic itself.
+async fn aside<S, T>(state: &Arc<S>, work: impl FnOnce(&S) -> T + Send + 'static) -> Option<T>
+where
+    S: Send + Sync + 'static,
+    T: Send + 'static,
+{
+    let state = Arc::clone(state);
+    tokio::task::spawn_blocking(move || work(&state)).await.ok()
 }
 
 /// Long decodes at once: half of the cores, so that the other half serves clients.

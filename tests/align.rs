@@ -238,7 +238,7 @@ fn missing_rights_are_named_with_the_acl_that_is_then_enough() {
         .start();
     assert_eq!(proxy.get("/readyz").0, 200, "clients can be served");
     eventually(
-        std::time::Duration::from_secs(30),
+        std::time::Duration::from_secs(60),
         "the control plane is up",
         || (proxy.metrics().sum("control_plane_up", &[]) == 1.0).then_some(()),
     );
@@ -248,7 +248,7 @@ fn missing_rights_are_named_with_the_acl_that_is_then_enough() {
         .iter()
         .for_each(|line| grant(&kafka, line));
     let seen = eventually(
-        std::time::Duration::from_secs(30),
+        std::time::Duration::from_secs(60),
         "rights are there",
         || {
             let seen = run(&["check", "--cluster", "--output", "json"]);
@@ -278,7 +278,7 @@ fn missing_rights_are_named_with_the_acl_that_is_then_enough() {
     );
     grant(&kafka, &lines[0]);
     let applied = eventually(
-        std::time::Duration::from_secs(30),
+        std::time::Duration::from_secs(60),
         "the right is there",
         || {
             let applied = run(&["align", "--apply"]);

@@ -89,7 +89,7 @@ fn a_batch_one_byte_over_is_refused_and_its_neighbours_are_stored_byte_for_byte(
                 if acks == 0 {
                     connection.send_produce(version, acks, &sent);
                     assert!(
-                        connection.is_closed_within(Duration::from_secs(30)),
+                        connection.is_closed_within(PATIENCE),
                         "v{version}: closing is the only answer"
                     );
                     continue;
@@ -459,7 +459,7 @@ fn a_transaction_with_a_refusal_is_aborted_and_the_next_one_commits() {
             assert_eq!(transactions.produce(LIMIT).code, 0, "v{version}");
             assert_eq!(transactions.end(true), 0, "v{version}: commit");
             // Two batches, and the marker of each transaction.
-            let latest = eventually(Duration::from_secs(30), "both markers", || {
+            let latest = eventually(PATIENCE, "both markers", || {
                 Some(kafka.latest_offset(&transactions.topic.name, 0)).filter(|offset| *offset >= 4)
             });
             assert_eq!(latest, 4, "v{version}");
@@ -485,24 +485,20 @@ impl Transactions {
     fn begin(sizegate: &Sizegate, version: i16, topic: Topic) -> Self {
         let mut connection = Connection::open(sizegate.bootstrap());
         let id = unique("tx");
-        let producer = eventually(
-            Duration::from_secs(60),
-            "a transactional producer id",
-            || {
-                // Makes the broker create the topic in which transactions are kept.
-                connection.ask(
-                    &FindCoordinatorRequest::default()
-                        .with_key_type(1)
-                        .with_coordinator_keys(vec![text(&id)]),
-                    4,
-                );
-                let request = InitProducerIdRequest::default()
-                    .with_transactional_id(Some(TransactionalId(text(&id))))
-                    .with_transaction_timeout_ms(60_000);
-                let answer = connection.ask(&request, if version >= 12 { 5 } else { 4 });
-                (answer.error_code == 0).then_some((answer.producer_id.0, answer.producer_epoch))
-            },
-        );
+        let producer = eventually(PATIENCE, "a transactional producer id", || {
+            // Makes the broker create the topic in which transactions are kept.
+            connection.ask(
+                &FindCoordinatorRequest::default()
+                    .with_key_type(1)
+                    .with_coordinator_keys(vec![text(&id)]),
+                4,
+            );
+            let request = InitProducerIdRequest::default()
+                .with_transactional_id(Some(TransactionalId(text(&id))))
+                .with_transaction_timeout_ms(60_000);
+            let answer = connection.ask(&request, if version >= 12 { 5 } else { 4 });
+            (answer.error_code == 0).then_some((answer.producer_id.0, answer.producer_epoch))
+        });
         Self {
             connection,
             id,
@@ -525,17 +521,13 @@ impl Transactions {
                 .with_v3_and_below_producer_id(self.producer.0.into())
                 .with_v3_and_below_producer_epoch(self.producer.1)
                 .with_v3_and_below_topics(vec![entry]);
-            eventually(
-                Duration::from_secs(30),
-                "the partition in the transaction",
-                || {
-                    let answer = self.connection.ask(&request, 3);
-                    (answer.results_by_topic_v3_and_below[0].results_by_partition[0]
-                        .partition_error_code
-                        == 0)
-                        .then_some(())
-                },
-            );
+            eventually(PATIENCE, "the partition in the transaction", || {
+                let answer = self.connection.ask(&request, 3);
+                (answer.results_by_topic_v3_and_below[0].results_by_partition[0]
+                    .partition_error_code
+                    == 0)
+                    .then_some(())
+            });
         }
         self.is_begun = true;
         let records: Bytes = batch_of_bytes(bytes)

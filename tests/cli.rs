@@ -68,7 +68,8 @@ library.events  library.events-retry-*  library.events-dlt  enforce    64KiB
 fn check_shows_what_a_rule_takes_from_limits_and_gives_advice() {
     let (_dir, path) = file(
         "cluster: {bootstrap_servers: [b:9092]}\nlistener: {bind: '0.0.0.0:9092'}\nlimits: {record_bytes: 1MiB, ratio: 100}\n\
-         rules: [{name: a, topics: [t], limits: {record_bytes: 64KiB}, action: observe}]\n",
+         rules: [{name: a, topics: [t], limits: {record_bytes: 64KiB}, action: observe},\n\
+         {name: b, topics: [u], limits: {record_bytes: none, ratio: none}}]\n",
     );
     let output = sizegate(
         &["check"],
@@ -76,6 +77,7 @@ fn check_shows_what_a_rule_takes_from_limits_and_gives_advice() {
     );
     let text = out(&output);
     assert!(text.contains("\na         t                  observe  auto  batch_bytes=inherit record_bytes=64KiB ratio=100\n"), "{text}");
+    assert!(text.contains("\nb         u                  reject   auto  batch_bytes=inherit record_bytes=none ratio=none\n"), "{text}");
     assert!(text.contains("\n(limits)  every other topic  reject   auto  batch_bytes=inherit record_bytes=1MiB ratio=100\n"), "{text}");
     assert!(
         text.contains("\nadvice: listener.advertised_host is `localhost`"),

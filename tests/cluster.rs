@@ -4,8 +4,6 @@
 mod control_plane;
 mod support;
 
-use std::time::{Duration, Instant};
-
 use control_plane::{PATIENCE, Running};
 use sizegate::cluster::{CompressionType, LearnedLimit, LimitsUnread, Lookup, Origin};
 use sizegate::policy::{Codec, Source};
@@ -186,14 +184,8 @@ fn a_broker_killed_takes_no_knowledge_with_it_and_is_met_again() {
     assert!(error.contains(&kafka.bootstrap()), "{error}");
     assert!(!running.cluster.status().is_up);
     assert_eq!(topic.batch_limit(), Some((1_048_588, Source::Broker)));
-    let began = Instant::now();
     assert_eq!(running.read(&topic, 1), Err(LimitsUnread::Unreachable));
     assert!(matches!(running.look_up("another"), Lookup::Unreachable));
-    assert!(
-        began.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        began.elapsed()
-    );
     kafka.restart(1);
     let running = running.up();
     assert!(running.cluster.is_reached());

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sizegate::config::{
-    self, Advertise, BatchLimit, Config, Decode, Env, LogFormat, LogLevel, Mode, Overrides,
-    SaslMechanism, TopicPattern,
+    self, Advertise, BatchLimit, Config, Decode, Env, InsideLimit, LogFormat, LogLevel, Mode,
+    Overrides, SaslMechanism, TopicPattern,
 };
 use sizegate::policy::{Action, ErrorCode};
 use tempfile::TempDir;

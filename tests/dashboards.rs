@@ -19,6 +19,8 @@ mod trouble;
 
 use trouble::Trouble;
 
+/// A guard against hanging.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// What Grafana would put in place of these: several scrapes, and the whole run.
 const RATE_INTERVAL: &str = "10s";
 const RANGE: &str = "60s";
@@ -91,7 +93,7 @@ impl Prometheus {
             .arg(format!("--web.listen-address={address}"));
         let process = Supervised::spawn(&command, &dir);
         let prometheus = Self { process, address };
-        eventually(Duration::from_secs(60), "Prometheus is ready", || {
+        eventually(PATIENCE, "Prometheus is ready", || {
             assert!(
                 prometheus.process.is_running(),
                 "{}",
@@ -206,22 +208,24 @@ fn every_query_of_every_dashboard_returns_data_from_a_real_run() {
     // Trouble goes on until everything has shown itself: rates need several scrapes.
     let begun = Instant::now();
     let mut empty: Vec<&Query> = all.iter().collect();
-    while !empty.is_empty() && begun.elapsed() < Duration::from_secs(60) {
+    loop {
         trouble.make();
         empty.retain(|query| prometheus.values(&query.expr) == 0);
+        let lacking: Vec<String> = empty
+            .iter()
+            .map(|query| format!("{}\n    {}", query.place, query.expr))
+            .chain(rules_that_do_not_show_it(&prometheus))
+            .collect();
+        if lacking.is_empty() {
+            break;
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "without data:\n{}\n{}",
+            lacking.join("\n"),
+            prometheus.process.last_words()
+        );
     }
-    let empty: Vec<String> = empty
-        .iter()
-        .map(|query| format!("{}\n    {}", query.place, query.expr))
-        .collect();
-    assert!(
-        empty.is_empty(),
-        "without data:\n{}\n{}",
-        empty.join("\n"),
-        prometheus.process.last_words()
-    );
-
-    assert_rules_work(&prometheus);
     if let Some(folder) = std::env::var_os("SIZEGATE_SCREENSHOTS") {
         // A line needs more points than a proof.
         while begun.elapsed() < Duration::from_secs(75) {
@@ -231,8 +235,9 @@ fn every_query_of_every_dashboard_returns_data_from_a_real_run() {
     }
 }
 
-/// Every rule evaluates, every recorded series has data, and the trouble that was made is told of.
-fn assert_rules_work(prometheus: &Prometheus) {
+/// What of the rules is not as the trouble should make it: every rule evaluates, every recorded series has data, and
+/// what goes wrong is told of. What goes well is not told to be wrong.
+fn rules_that_do_not_show_it(prometheus: &Prometheus) -> Vec<String> {
     let rules = |kind| -> Vec<Value> {
         let groups = prometheus.ask("rules", &[("type", kind)])["groups"].clone();
         let groups = groups.as_array().unwrap().clone();
@@ -241,18 +246,21 @@ fn assert_rules_work(prometheus: &Prometheus) {
             .flat_map(|group| group["rules"].as_array().unwrap().clone())
             .collect()
     };
-    for rule in rules("record") {
-        let name = rule["name"].as_str().unwrap();
-        assert_eq!(rule["health"], "ok", "{rule}");
-        assert!(prometheus.values(name) > 0, "{name}");
-    }
-    let mut told = BTreeSet::new();
-    for rule in rules("alert") {
-        assert_eq!(rule["health"], "ok", "{rule}");
-        if rule["state"] != "inactive" {
-            told.insert(rule["name"].as_str().unwrap().to_owned());
-        }
-    }
+    let (recording, alerts) = (rules("record"), rules("alert"));
+    assert!(!recording.is_empty() && alerts.len() > 10);
+    let name = |rule: &Value| rule["name"].as_str().unwrap().to_owned();
+    let mut lacking: Vec<String> = recording
+        .iter()
+        .chain(&alerts)
+        .filter(|rule| rule["health"] != "ok")
+        .map(Value::to_string)
+        .collect();
+    let recorded = recording.iter().map(name);
+    lacking.extend(recorded.filter(|name| prometheus.values(name) == 0));
+    let of_state = |is: &dyn Fn(&Value) -> bool| -> BTreeSet<String> {
+        alerts.iter().filter(|rule| is(rule)).map(name).collect()
+    };
+    let told = of_state(&|rule| rule["state"] != "inactive");
     let expected = [
         "SizegateBrokerRefusals",
         "SizegateFamilyMisaligned",
@@ -264,16 +272,18 @@ fn assert_rules_work(prometheus: &Prometheus) {
         "SizegateStuckConsumer",
         "SizegateWouldRefuse",
     ];
-    for name in expected {
-        assert!(told.contains(name), "{name}: {told:?}");
-    }
+    let untold = expected.iter().filter(|name| !told.contains(**name));
+    lacking.extend(untold.map(|name| format!("alert {name}")));
+    // A scrape that comes late on a busy machine makes these pending; they fire after a minute of it.
+    let firing = of_state(&|rule| rule["state"] == "firing");
     for name in [
         "SizegateDown",
         "SizegateControlPlaneDown",
         "SizegateLimitsStale",
     ] {
-        assert!(!told.contains(name), "{name}: {told:?}");
+        assert!(!firing.contains(name), "{name}: {firing:?}");
     }
+    lacking
 }
 
 /// `scripts/screenshots.sh` asks for pictures of what this run looks like.

@@ -12,7 +12,7 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use make::{COMPRESSED, Record, batch_of, compress, records, seal, text, value};
@@ -112,6 +112,45 @@ fn every_gate_inside_a_batch_passes_its_limit_and_refuses_one_byte_more_with_its
     }
 }
 
+/// A batch of one record of zeros with so many bytes uncompressed.
+fn zeros(codec: Codec, uncompressed: usize) -> Vec<u8> {
+    // Of a value that is a little smaller: its length varints may be, too.
+    let near = uncompressed - 80;
+    let around = 61 + records(&[value(vec![0; near])]).len() - near;
+    let content = [value(vec![0; uncompressed - around])];
+    assert_eq!(61 + records(&content).len(), uncompressed);
+    make::batch(codec, &content)
+}
+
+#[test]
+fn a_ratio_is_passed_at_its_limit_and_refused_one_byte_above_it_and_small_batches_have_none() {
+    let broker = Broker::sound(&TOPICS);
+    for codec in COMPRESSED {
+        // Two sizes that take the same bytes on the wire.
+        let same = |bytes: &usize| zeros(codec, *bytes).len() == zeros(codec, bytes + 1).len();
+        let bytes = (2_000_000..2_000_100).find(same).expect("the same");
+        let wire = zeros(codec, bytes).len();
+        // A limit that allows these bytes and not one more, whatever the last digit is rounded to.
+        let limit = format!("{:.6}", (bytes as f64 + 0.5) / wire as f64);
+        let yaml = format!("rules: [{{name: r, topics: [deep], limits: {{ratio: {limit}}}}}]");
+        let proxy = Inside::start(&broker, &[], &yaml);
+        let mut connection = proxy.connect();
+        let mut sent = |bytes| send(&mut connection, &broker, "deep", zeros(codec, bytes));
+        let answer = sent(bytes);
+        assert_eq!(answer.code, 0, "{codec} {bytes} {limit}: {answer:?}");
+        let answer = sent(bytes + 1);
+        assert_refused(&answer, "[gate=ratio ");
+        assert_refused(&answer, &format!(" codec={codec} records=1 "));
+        // Up to 1 MiB the limit does not count, however well a batch compresses.
+        let yaml = "rules: [{name: r, topics: [deep], limits: {ratio: 2}}]";
+        let proxy = Inside::start(&broker, &[], yaml);
+        let mut connection = proxy.connect();
+        let mut sent = |bytes| send(&mut connection, &broker, "deep", zeros(codec, bytes));
+        assert_eq!(sent(1 << 20).code, 0, "{codec}");
+        assert_refused(&sent((1 << 20) + 1), "[gate=ratio ");
+    }
+}
+
 #[test]
 fn a_batch_too_long_to_decode_on_its_sessions_turn_is_judged_all_the_same() {
     let broker = Broker::sound(&TOPICS);
@@ -175,17 +214,16 @@ fn bombs_from_many_connections_are_answered_by_gate_and_numbers_and_a_neighbour_
         let neighbour = scope.spawn(|| {
             let mut connection = proxy.connect();
             let (mut served, mut held) = (0, 0);
-            while !is_over.load(Ordering::Relaxed) {
-                let asked = Instant::now();
+            // Also where all bombs were answered before this thread had its turn.
+            while !is_over.load(Ordering::Relaxed) || served < 10 {
                 let batch = make::batch(Codec::Lz4, &[value(text(served, 5_000))]);
+                // Or it was starved for as long as a connection waits; latency is the bench's.
                 assert_eq!(send(&mut connection, &broker, "bombed", batch).code, 0);
-                // A guard against starving, on a machine that has other things to do; latency is the bench's.
-                assert!(asked.elapsed() < Duration::from_secs(30));
                 served += 1;
                 held = held.max(proxy.shared.budget.held_bytes());
                 thread::sleep(Duration::from_millis(2));
             }
-            (served, held)
+            held
         });
         // Also where an assertion fails.
         let neighbour_ends = OnDrop(&is_over);
@@ -198,8 +236,7 @@ fn bombs_from_many_connections_are_answered_by_gate_and_numbers_and_a_neighbour_
             }
         });
         drop(neighbour_ends);
-        let (served, held) = neighbour.join().unwrap();
-        assert!(served > 10, "{served} requests of the neighbour");
+        let held = neighbour.join().unwrap();
         assert!(held <= 2 * BUDGET, "{held} bytes held");
     });
     proxy.wait_until_nothing_is_held();

@@ -12,7 +12,7 @@ use sizegate::explain::{BadQuestion, Explanation, Ground, Party, Question, State
 use sizegate::findings::{
     BrokerFacts, ClusterFacts, Comparison, Setting, SettingSource, Step, TopicFacts,
 };
-use sizegate::policy::Codec;
+use sizegate::policy::{Codec, Gate};
 use support::command::{self, Ran};
 use support::{Kafka, Program, Sizegate, http};
 
@@ -503,6 +503,36 @@ fn public_reports_are_answered_from_its_output_alone() {
     }
 }
 
+/// A value that each service on its way encodes as base64 once more.
+#[test]
+fn a_value_that_grows_at_each_hop_is_refused_at_the_third() {
+    let hop = |bytes: u64| bytes.div_ceil(3) * 4;
+    let sizes = [700_000, hop(700_000), hop(hop(700_000))];
+    assert_eq!(sizes, [700_000, 933_336, 1_244_448]);
+    let told = |bytes, max_request_size| {
+        let question = with(ask(bytes), |q| q.max_request_size = max_request_size);
+        answer("", vec![topic("orders")], 50_000_000, &question)
+    };
+    // By the producer itself as it comes out of the box; by us where it lets go what the topic does not take.
+    for (max_request_size, by, words) in [
+        (
+            None,
+            Party::Client,
+            "1,244,536 bytes for max.request.size, which allows 1,048,576",
+        ),
+        (
+            Some(8 * MIB),
+            Party::Sizegate,
+            "1,244,522 bytes for gate batch, which allows 1,048,588",
+        ),
+    ] {
+        let found = sizes.map(|bytes| told(bytes, max_request_size));
+        let refused_by = found.each_ref().map(|found| found.refused_by);
+        assert_eq!(refused_by, [None, None, Some(by)], "{}", found[2].text());
+        assert!(found[2].verdict.contains(words), "{}", found[2].text());
+    }
+}
+
 #[test]
 fn each_boundary_is_passed_at_the_limit_and_refused_above_it() {
     let refused =
@@ -576,6 +606,50 @@ fn what_is_not_known_is_never_a_pass_by_its_limit() {
     assert_eq!(
         explain(&ask(70_000), &ground).unwrap().refused_by,
         Some(Party::Sizegate)
+    );
+}
+
+#[test]
+fn a_rules_none_lifts_what_limits_sets_and_the_answer_shows_it() {
+    let config = configured(
+        "limits: {record_bytes: 64KiB, key_bytes: 100, ratio: 10}\n\
+         rules: [{name: bulk, topics: [orders], limits: {batch_bytes: none, record_bytes: none, ratio: none}}]",
+    );
+    let policy = sizegate::policy::Policy::compile(&config).unwrap();
+    let inside = |topic: &str| {
+        let limits = policy.for_topic(topic).inside_limits().to_vec();
+        let limits = limits.into_iter().map(|limit| (limit.gate, limit.value));
+        limits.collect::<Vec<_>>()
+    };
+    assert_eq!(inside("orders"), [(Gate::Key, 100)]);
+    assert_eq!(policy.for_topic("orders").inside.record_bytes, None);
+    assert_eq!(policy.for_topic("orders").inside.ratio, None);
+    let others = [(Gate::Record, 65_536), (Gate::Key, 100), (Gate::Ratio, 10)];
+    assert_eq!(inside("others"), others);
+    let ground = Ground {
+        config: &config,
+        policy: &policy,
+        topic: None,
+        brokers: &[],
+        batch_limit_of: &|_| None,
+        unseen: Vec::new(),
+    };
+    let found = explain(&ask(70_000), &ground).unwrap();
+    assert_ne!(found.refused_by, Some(Party::Sizegate), "{}", found.text());
+    let text = found.text();
+    let line = |gate: &str| {
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.starts_with(gate)).unwrap_or(&text);
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        line("record"),
+        "record none rule bulk record_bytes in limits = 65,536, lifted"
+    );
+    assert_eq!(line("batch"), "batch none rule bulk nothing that is known");
+    assert_eq!(
+        line("key"),
+        "key 100 limits key_bytes in limits = 100, in force"
     );
 }
 
@@ -735,7 +809,7 @@ fn a_running_proxy_answers_the_same_over_http() {
         |body: &str| http::request(sizegate.admin(), "POST", "/api/v1/explain", body).unwrap();
     let question = json!({"topic": topic.name, "value_bytes": 65_465}).to_string();
     let found = support::eventually(
-        std::time::Duration::from_secs(30),
+        std::time::Duration::from_secs(60),
         "the topic is known",
         || {
             let (status, body) = ask(&question);
@@ -826,7 +900,7 @@ fn a_running_proxy_and_the_command_allow_for_the_family_alike() {
     let printed = printed.json();
     assert_eq!(printed["limits"][0]["limit_bytes"], 983_052, "{printed:#}");
     support::eventually(
-        std::time::Duration::from_secs(30),
+        std::time::Duration::from_secs(60),
         "the same verdict",
         || {
             let (_, body) =

@@ -3,7 +3,7 @@
 mod support;
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kafka_protocol::messages::{
     ApiKey, FetchResponse, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
@@ -14,6 +14,8 @@ use support::scripted::{self, Broker, Request, Step};
 use support::{Connection, ErrorKind, Inside, Part, batch_of_bytes};
 
 const LIMIT: u64 = 1000;
+/// A guard against hanging.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn is_produce(request: &Request) -> bool {
     request.api_key == ApiKey::Produce as i16
@@ -41,10 +43,21 @@ fn assert_works(connection: &mut Connection, broker: &Broker) {
     assert_eq!(answers[0].code, 0, "{answers:?}");
 }
 
+/// A new connection works. Where connections are soon idle, a machine that is busy may take one for it: then another.
+fn assert_others_work(proxy: &Inside, broker: &Broker) {
+    support::eventually(PATIENCE, "another connection is served", || {
+        let mut connection = proxy.connect();
+        connection.send_produce(9, -1, &[part(broker, "orders", 0, 500)]);
+        let (_, answers) = connection.receive_produce(9).ok()?;
+        assert_eq!(answers[0].code, 0, "{answers:?}");
+        Some(())
+    });
+}
+
 /// The connection ends without another whole frame.
 fn assert_closed(connection: &mut Connection) {
     assert_eq!(
-        connection.read_frame_within(Duration::from_secs(20)).err(),
+        connection.read_frame_within(PATIENCE).err(),
         Some(ErrorKind::Closed)
     );
 }
@@ -147,7 +160,7 @@ fn assert_rubbish_closes(
     assert_works(&mut victim, &broker);
     victim.send_produce(9, -1, &[part(&broker, "orders", 0, 900)]);
     // A sound answer before the rubbish may come.
-    while victim.read_frame_within(Duration::from_secs(20)).is_ok() {}
+    while victim.read_frame_within(PATIENCE).is_ok() {}
     assert_closed(&mut victim);
     proxy.log_line(
         &victim,
@@ -241,10 +254,13 @@ fn a_broker_that_stops_in_the_middle_of_an_answer_harms_nobody_else() {
     let proxy = Inside::start(&broker, &["idle_timeout: 2s"], "");
     let mut victim = proxy.connect();
     victim.send_produce(9, -1, &[part(&broker, "orders", 0, 900)]);
-    assert_works(&mut proxy.connect(), &broker);
+    assert_others_work(&proxy, &broker);
     assert_closed(&mut victim);
-    assert_works(&mut proxy.connect(), &broker);
-    proxy.wait_for_metric("connections_closed_total", &[("reason", "idle")], 1.0);
+    assert_others_work(&proxy, &broker);
+    support::eventually(PATIENCE, "it is counted", || {
+        let idle = proxy.metric("connections_closed_total", &[("reason", "idle")]);
+        (idle >= 1.0).then_some(())
+    });
 }
 
 #[test]
@@ -279,7 +295,7 @@ fn a_broker_that_closes_after_its_answers_takes_only_its_session_with_it() {
     let proxy = Inside::start(&broker, &[], "");
     let mut connection = proxy.connect();
     assert_works(&mut connection, &broker);
-    assert!(connection.is_closed_within(Duration::from_secs(20)));
+    assert!(connection.is_closed_within(PATIENCE));
     assert_works(&mut proxy.connect(), &broker);
     assert_eq!(proxy.metric("malformed_total", &[]), 0.0);
 }
@@ -337,7 +353,7 @@ fn a_refusal_without_acks_forwards_the_sound_partitions_and_closes() {
     assert_eq!(connection.receive_produce(9).unwrap().0, before);
     assert_closed(&mut connection);
     proxy.log_line(&connection, &["acks=0"]);
-    let forwarded = support::eventually(Duration::from_secs(20), "forwarded", || {
+    let forwarded = support::eventually(PATIENCE, "forwarded", || {
         Some(broker.received_of(ApiKey::Produce)).filter(|all| all.len() == 2)
     });
     let asked: ProduceRequest = forwarded[1].decode();
@@ -360,11 +376,9 @@ fn requests_without_acks_leave_no_trace_between_answered_ones() {
         );
     }
     // The last refusal is answered here: what was sent before it may still be on its way to the broker.
-    support::eventually(
-        Duration::from_secs(20),
-        "every sound request has arrived",
-        || (broker.received_of(ApiKey::Produce).len() == 35).then_some(()),
-    );
+    support::eventually(PATIENCE, "every sound request has arrived", || {
+        (broker.received_of(ApiKey::Produce).len() == 35).then_some(())
+    });
 }
 
 #[test]
@@ -509,18 +523,16 @@ fn a_broker_that_reads_nothing_holds_up_one_client_in_bounded_memory() {
         .unwrap();
     let parts = [part(&broker, "wide", 0, 4_000_000)];
     let frame = support::client::frame(&produce_request(None, -1, &parts), 9, 1, None);
-    let start = Instant::now();
+    // Until nobody takes any more for a while.
     let mut sent = 0;
-    while start.elapsed() < Duration::from_secs(3) {
-        match std::io::Write::write(&mut connection.stream(), &frame) {
-            Ok(n) => sent += n,
-            Err(_) => break,
-        }
+    while let Ok(n) = std::io::Write::write(&mut connection.stream(), &frame[sent % frame.len()..])
+    {
+        sent += n;
+        assert!(
+            sent < 64 << 20,
+            "{sent} bytes were taken for a broker that reads nothing"
+        );
     }
-    assert!(
-        sent < 64 << 20,
-        "{sent} bytes were taken for a broker that reads nothing"
-    );
     let held = proxy.shared.budget.held_bytes();
     assert!(held <= 16 << 20, "{held} bytes held");
     assert_works(&mut proxy.connect(), &broker);
@@ -557,7 +569,7 @@ fn an_address_in_a_coordinator_answer_that_comes_in_pieces_is_rewritten() {
 }
 
 #[test]
-fn ten_thousand_refusals_by_the_broker_are_explained_within_seconds() {
+fn ten_thousand_refusals_by_the_broker_are_explained_before_their_client_gives_up() {
     let broker = Broker::start(&[("many", 10_000, 1_000_000)], |request, _| {
         is_produce(request).then(|| {
             let mut answer: ProduceResponse =
@@ -576,18 +588,12 @@ fn ten_thousand_refusals_by_the_broker_are_explained_within_seconds() {
     let parts: Vec<Part> = (0..10_000)
         .map(|partition| Part::at(&topic, partition, batch.clone()))
         .collect();
-    let mut connection = proxy.connect();
-    let start = Instant::now();
-    let answers = connection.produce(9, -1, &parts);
+    // A quadratic step takes minutes: the connection would be given up before.
+    let answers = proxy.connect().produce(9, -1, &parts);
     assert_eq!(answers.len(), 10_000);
     assert!(
         answers
             .iter()
             .all(|answer| answer.code == 10 && answer.text.is_some())
-    );
-    assert!(
-        start.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        start.elapsed()
     );
 }

@@ -300,7 +300,7 @@ fn filled(kafka: &Kafka, sizegate: &Sizegate, stem: &str, sizes: &[usize]) -> To
     // As every consumer does before it fetches.
     metadata(&mut Connection::open(sizegate.bootstrap()), &[&topic.name]);
     let path = format!("/api/v1/topics?topic={}", topic.name);
-    eventually(Duration::from_secs(30), "the topic known", || {
+    eventually(Duration::from_secs(60), "the topic known", || {
         let topics = sizegate.json(&path);
         (!topics["topics"].as_array().unwrap().is_empty()).then_some(())
     });

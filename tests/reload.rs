@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use support::{Connection, Kafka, Part, Sizegate, Topic, batch_of_bytes, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn limited(bytes: u64) -> String {
     format!("cluster: {{bootstrap_servers: [overridden:9092]}}\nlimits: {{batch_bytes: {bytes}}}\n")

@@ -10,7 +10,7 @@ use serde_json::Value;
 use support::programs::Running;
 use support::{KAFKA_VERSIONS, Kafka, Program, Sizegate, eventually, unique};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// The keys of the large record and of the small one behind it.
 const LARGE: &str = "k-0123456789";
 const SMALL: &str = "k-small";

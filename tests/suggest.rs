@@ -189,7 +189,7 @@ fn a_running_proxy_suggests_limits_that_would_have_refused_nothing_of_what_passe
     assert_eq!(send(batch_of_bytes(40_000).build()), 0);
     let from = format!("http://{}", sizegate_.admin());
     let yaml = eventually(
-        std::time::Duration::from_secs(20),
+        std::time::Duration::from_secs(60),
         "records measured",
         || {
             let output = sizegate(&["suggest", "--from", &from, "--topic", &topic.name]);

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -22,13 +23,13 @@ use support::{Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Program, Sizegate
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A broker whose TLS listener asks for a certificate.
+/// Two brokers whose TLS listeners ask for a certificate.
 fn guarded() -> &'static Kafka {
     static GUARDED: OnceLock<Kafka> = OnceLock::new();
     GUARDED.get_or_init(|| {
         let options = KafkaOptions {
             tls: true,
-            ..KafkaOptions::default()
+            ..KafkaOptions::nodes(2)
         }
         .property("listener.name.tls.ssl.client.auth", "required");
         Kafka::start(KAFKA_VERSIONS[1], options)
@@ -92,16 +93,45 @@ fn java(bootstrap: &str, certificate: Option<&str>) -> Program {
     }
 }
 
-fn kafka_python(bootstrap: &str) -> Program {
+fn python(client: &str, bootstrap: &str) -> Program {
     Program::python("produce.py")
-        .arg("client", "kafka-python")
+        .arg("client", client)
         .arg("bootstrap", bootstrap)
         .arg("topic", &topic().name)
         .arg("values", "100,6000,100")
+}
+
+fn kafka_python(bootstrap: &str) -> Program {
+    python("kafka-python", bootstrap)
         .arg("c.security_protocol", "SSL")
         .arg("c.ssl_cafile", certs().ca().display())
         .arg("c.ssl_certfile", certs().cert("client").display())
         .arg("c.ssl_keyfile", certs().key("client").display())
+}
+
+fn librdkafka(bootstrap: &str) -> Program {
+    python("confluent", bootstrap)
+        .arg("c.security.protocol", "SSL")
+        .arg("c.ssl.ca.location", certs().ca().display())
+        .arg(
+            "c.ssl.certificate.location",
+            certs().cert("client").display(),
+        )
+        .arg("c.ssl.key.location", certs().key("client").display())
+}
+
+/// To be loaded before a program's own resolver: `*.kafka.test` is this machine.
+fn resolver(dir: &Path) -> String {
+    let library = dir.join("hosts.so");
+    let source = support::programs::repo().join("tests/clients/c/hosts.c");
+    let made = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .args([&library, &source])
+        .arg("-ldl")
+        .output()
+        .expect("cc, with which Rust links");
+    assert!(made.status.success(), "{made:?}");
+    library.display().to_string()
 }
 
 /// Of three records the second is over the topic's limit.
@@ -126,19 +156,7 @@ fn java_is_served_over_mutual_tls_1_2_and_1_3_on_both_sides() {
 
 #[test]
 fn librdkafka_is_served_over_mutual_tls_on_both_sides() {
-    let output = Program::python("produce.py")
-        .arg("client", "confluent")
-        .arg("bootstrap", both_sides().bootstrap())
-        .arg("topic", &topic().name)
-        .arg("values", "100,6000,100")
-        .arg("c.security.protocol", "SSL")
-        .arg("c.ssl.ca.location", certs().ca().display())
-        .arg(
-            "c.ssl.certificate.location",
-            certs().cert("client").display(),
-        )
-        .arg("c.ssl.key.location", certs().key("client").display())
-        .run();
+    let output = librdkafka(&both_sides().bootstrap()).run();
     assert_served(&output);
 }
 
@@ -156,20 +174,28 @@ fn one_port_serves_all_brokers_to_clients_that_say_their_names() {
         .start();
     let port = sizegate.bootstrap().rsplit(':').next().unwrap().to_owned();
     let bootstrap = format!("kafka.test:{port}");
-    let program = java(&bootstrap, Some("client"));
-    let hosts = program.dir().join("hosts");
-    fs::write(&hosts, "127.0.0.1 kafka.test b1.kafka.test\n").unwrap();
-    let output = program
-        .env(
-            "JDK_JAVA_OPTIONS",
-            &format!("-Djdk.net.hosts.file={}", hosts.display()),
-        )
-        .run();
-    assert_served(&output);
-    let output = kafka_python(&bootstrap)
-        .arg("hosts", "kafka.test,b1.kafka.test")
-        .run();
-    assert_served(&output);
+    // One partition on each broker: whoever comes to the wrong one is sent away until it gives up.
+    let topic = guarded().topic("named", 2, &[("max.message.bytes", "5000")]);
+    for partition in 0..2 {
+        let on = |program: Program| {
+            program
+                .arg("topic", &topic.name)
+                .arg("partition", partition)
+        };
+        let program = on(java(&bootstrap, Some("client")));
+        let hosts = program.dir().join("hosts");
+        fs::write(&hosts, "127.0.0.1 kafka.test b1.kafka.test b2.kafka.test\n").unwrap();
+        let option = format!("-Djdk.net.hosts.file={}", hosts.display());
+        assert_served(&program.env("JDK_JAVA_OPTIONS", &option).run());
+        let program = on(kafka_python(&bootstrap));
+        let names = "kafka.test,b1.kafka.test,b2.kafka.test";
+        assert_served(&program.arg("hosts", names).run());
+        let program = on(librdkafka(&bootstrap));
+        let library = resolver(program.dir());
+        assert_served(&program.env("LD_PRELOAD", &library).run());
+        let stored = guarded().latest_offset(&topic.name, partition);
+        assert_eq!(stored, 6, "two of each client");
+    }
 
     let address = sizegate.bootstrap();
     Tls::open(&address, "b1.kafka.test", Some("client")).api_versions();
@@ -272,7 +298,7 @@ fn a_client_whose_certificate_is_missing_expired_or_a_strangers_is_told_apart_in
 fn a_client_that_does_not_accept_our_certificate_is_named_in_the_log() {
     let sizegate = behind_tls().listener(&listener_tls("expired", "")).start();
     let output = java(&sizegate.bootstrap(), None)
-        .arg("p.max.block.ms", "5000")
+        .arg("p.max.block.ms", "60000")
         .run_any();
     assert_ne!(output.code, 0, "{output:?}");
     sizegate.log_line(&["our certificate", "listener.tls.cert_file"]);

@@ -234,7 +234,7 @@ fn connect_carries_a_file_through_a_topic_into_another_file() {
         ))
         .spawn();
     eventually(
-        Duration::from_secs(150),
+        Duration::from_secs(300),
         "all lines in the sink's file",
         || {
             let arrived = std::fs::read_to_string(&sink).unwrap_or_default();

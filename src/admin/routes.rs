@@ -37,16 +37,24 @@ const STRICT: [(HeaderName, &str); 5] = [
 /// What Prometheus expects of its text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+const LIVEZ: &str = "/livez";
+const READYZ: &str = "/readyz";
+
 /// Bytes of a question: a topic's name and a handful of numbers.
 const LONGEST_QUESTION: usize = 4096;
+
+/// What asks whether the process is well: it is answered whoever else is being served.
+pub(super) fn is_health_check(path: &str) -> bool {
+    path == LIVEZ || path == READYZ
+}
 
 pub(super) fn router(state: AdminState) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/page/{file}", get(page::file))
         .route("/metrics", get(metrics))
-        .route("/livez", get(async || "alive\n"))
-        .route("/readyz", get(ready))
+        .route(LIVEZ, get(async || "alive\n"))
+        .route(READYZ, get(ready))
         .route("/api/v1/status", get(status))
         .route("/api/v1/topics", get(topics))
         .route("/api/v1/sizes", get(sizes))

@@ -1,24 +1,34 @@
 //! Connections to the admin server: one request each, few at once, none for long.
+//!
+//! Invariant: whoever stalls delays no health check. A newcomer beyond [`CONNECTIONS`] ends the oldest connection, and
+//! health checks need no place among the [`ANSWERS`].
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::AdminState;
-use super::routes::router;
+use super::routes::{is_health_check, router};
 
-/// Connections at once; more wait in the system's backlog. Each may hold one answer in memory (a few MB).
-const CONNECTIONS: usize = 16;
+/// Connections at once: each holds a socket, and until its request is here at most [`HEAD_BYTES`].
+const CONNECTIONS: usize = 64;
+/// Answers at once, but for health checks: each is held in memory (a few MB) until its peer has read it.
+const ANSWERS: usize = 16;
 /// From the accept to the end of the request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// From the accept to the last byte of the answer.
@@ -49,22 +59,32 @@ pub async fn serve(
 }
 
 async fn accept(listener: TcpListener, router: Router, shutdown: CancellationToken) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let answers = Arc::new(Semaphore::new(ANSWERS));
     let connections = TaskTracker::new();
-    let next = async || {
-        let permit = Arc::clone(&permits).acquire_owned().await.ok();
-        (listener.accept().await, permit)
-    };
-    while let Some((accepted, permit)) = shutdown.run_until_cancelled(next()).await {
+    // The oldest first.
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
+    while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, _)) => {
-                let answered = answer(stream, router.clone(), shutdown.clone());
-                connections.spawn(async move {
-                    let _permit = permit;
+                open.retain(|connection| !connection.is_finished());
+                if open.len() >= CONNECTIONS
+                    && let Some(oldest) = open.pop_front()
+                {
+                    oldest.abort();
+                    tracing::debug!("an admin connection was closed: its place was needed");
+                }
+                let answered = answer(
+                    stream,
+                    router.clone(),
+                    Arc::clone(&answers),
+                    shutdown.clone(),
+                );
+                let connection = connections.spawn(async move {
                     if tokio::time::timeout(WHOLE_TIMEOUT, answered).await.is_err() {
                         tracing::debug!("an admin connection took too long and was closed");
                     }
                 });
+                open.push_back(connection.abort_handle());
             }
             Err(error) => {
                 // Out of file descriptors, most likely: others must close before more can come.
@@ -80,14 +100,33 @@ async fn accept(listener: TcpListener, router: Router, shutdown: CancellationTok
 
 /// One request, one answer. Not kept alive: a scraper every few seconds costs nothing, and an idle connection would
 /// keep a place.
-async fn answer(stream: TcpStream, router: Router, shutdown: CancellationToken) {
+async fn answer(
+    stream: TcpStream,
+    router: Router,
+    answers: Arc<Semaphore>,
+    shutdown: CancellationToken,
+) {
+    // Kept until the connection ends: until then it holds what its peer has not read.
+    let place = Arc::new(OnceLock::new());
+    let service = service_fn(|request: Request<Incoming>| {
+        let router = TowerToHyperService::new(router.clone());
+        let (answers, place) = (Arc::clone(&answers), Arc::clone(&place));
+        async move {
+            if !is_health_check(request.uri().path())
+                && let Ok(permit) = answers.acquire_owned().await
+            {
+                let _ = place.set(permit);
+            }
+            router.call(request).await
+        }
+    });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .keep_alive(false)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEADERS);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let connection = http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = match shutdown.run_until_cancelled(connection.as_mut()).await {
         Some(ended) => ended,

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::{ConfigArgs, FINE, USAGE, print, print_mistakes, row, table};
 use crate::config::{
-    Advertise, BatchLimit, Clients, Config, ConfigErrors, Family, Limits, NamePattern, Rule,
-    TopicPattern, size_text,
+    Advertise, Clients, Config, ConfigErrors, Family, Limits, NamePattern, Rule, TopicPattern,
+    size_text,
 };
 
 /// Where [`rule_row`] says which clients a rule is for.
@@ -132,7 +132,7 @@ pub fn summary(config: &Config) -> String {
         "all",
         "reject",
         "auto",
-        &limits(&config.limits, &Limits::default()),
+        &config.limits.text(),
     ]));
     // The column is there only where it says something.
     if config.rules.iter().all(|rule| rule.clients.is_none()) {
@@ -224,7 +224,7 @@ fn rule_row(rule: &Rule, base: &Limits) -> Vec<String> {
         &rule.clients.as_ref().map_or("all".to_owned(), clients),
         rule.action.label(),
         rule.error_code.label(),
-        &limits(&rule.limits, base),
+        &rule.limits.over(base).text(),
     ])
 }
 
@@ -262,36 +262,4 @@ fn patterns(patterns: &[TopicPattern]) -> String {
     } else {
         texts.join(" ")
     }
-}
-
-/// Limits in force for a rule: its own, and what it leaves out from `base`.
-fn limits(own: &Limits, base: &Limits) -> String {
-    let size = |own: Option<u64>, base: Option<u64>| own.or(base).map(size_text);
-    let all = [
-        (
-            "batch_bytes",
-            own.batch_bytes.or(base.batch_bytes).map(BatchLimit::text),
-        ),
-        (
-            "uncompressed_bytes",
-            size(own.uncompressed_bytes, base.uncompressed_bytes),
-        ),
-        ("record_bytes", size(own.record_bytes, base.record_bytes)),
-        (
-            "estimate_bytes",
-            size(own.estimate_bytes, base.estimate_bytes),
-        ),
-        ("key_bytes", size(own.key_bytes, base.key_bytes)),
-        ("value_bytes", size(own.value_bytes, base.value_bytes)),
-        ("headers_bytes", size(own.headers_bytes, base.headers_bytes)),
-        (
-            "ratio",
-            own.ratio.or(base.ratio).map(|ratio| ratio.to_string()),
-        ),
-    ];
-    let set: Vec<String> = all
-        .into_iter()
-        .filter_map(|(key, limit)| Some(format!("{key}={}", limit?)))
-        .collect();
-    set.join(" ")
 }

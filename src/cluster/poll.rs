@@ -29,7 +29,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
         let began = Instant::now();
         let pause = match refresh_anew(&shared, &mut link, pace).await {
             Ok(()) => {
-                shared.condition.refreshed();
+                if shared.condition.refreshed() {
+                    // There may be no topic: who waits for them is told all the same.
+                    shared.registry.announce_topics();
+                }
                 failures = 0;
                 pace = Pace::Spread;
                 jittered(shared.refresh_interval).saturating_sub(began.elapsed())

@@ -18,7 +18,7 @@ use crate::config::HostPort;
 
 /// How long an absence is believed: new topics are usable within it, and a client that retries in a loop costs
 /// one request a second.
-const ABSENCE_TTL: Duration = Duration::from_secs(1);
+pub(super) const ABSENCE_TTL: Duration = Duration::from_secs(1);
 
 /// How long a topic that only clients are told of is kept without being named again. Clients ask for metadata every
 /// five minutes (`metadata.max.age.ms`).
@@ -232,6 +232,11 @@ impl Registry {
             maps.by_id.replace(ById(Arc::clone(topic)));
         }
         drop(maps);
+        self.topics_changed.notify_one();
+    }
+
+    /// As if a topic had come.
+    pub(super) fn announce_topics(&self) {
         self.topics_changed.notify_one();
     }
 

@@ -95,7 +95,9 @@ impl Condition {
         self.is_reached.store(true, Relaxed);
     }
 
-    pub(super) fn refreshed(&self) {
+    /// A refresh succeeded. `true`: the first.
+    pub(super) fn refreshed(&self) -> bool {
+        let is_first = self.refreshed_at.get().is_none();
         self.refreshed_at.set(Instant::now());
         let mut said = self.lock();
         let was_down = said.error.take().is_some();
@@ -103,6 +105,7 @@ impl Condition {
             tracing::info!("control plane is up: topics and limits are read from Kafka");
         }
         said.was_up = true;
+        is_first
     }
 
     pub(super) fn failed(&self, error: &CallError) {

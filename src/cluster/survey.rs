@@ -1,24 +1,19 @@
 //! Reads everything that `check --cluster`, `align` and `explain` compare: all topics' and all brokers' settings of
-//! sizes, each with the chain it comes from; and changes what `align` changes.
+//! sizes, each with the chain it comes from (`settings.rs` reads it from an answer).
 //!
 //! Invariant: requests are paged; what could not be read is named, with the ACL where a right is missing, and is
 //! never taken for a default.
+
+mod settings;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
-use kafka_protocol::messages::describe_configs_response::{
-    DescribeConfigsResourceResult, DescribeConfigsResult,
-};
-use kafka_protocol::messages::incremental_alter_configs_request::{
-    AlterConfigsResource, AlterableConfig,
-};
+use kafka_protocol::messages::describe_configs_response::DescribeConfigsResult;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::{
-    DescribeConfigsRequest, IncrementalAlterConfigsRequest, MetadataRequest, TopicName,
-};
+use kafka_protocol::messages::{DescribeConfigsRequest, MetadataRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -28,50 +23,26 @@ use super::answers::{
     error_name,
 };
 use super::call_error::CallError;
-use super::describe::{self, PAGE};
-use super::limits::CompressionType;
+use super::describe::PAGE;
 use super::link::Link;
 use super::{Cluster, shared::Shared};
 use crate::config::HostPort;
-use crate::findings::{
-    BrokerFacts, COMPRESSION_TYPE, ClusterFacts, Commands, MAX_DECOMPRESSED_MESSAGE_BYTES,
-    MAX_MESSAGE_BYTES, Resource, SEGMENT_BYTES, Setting, SettingSource, Step, TopicFacts, Unseen,
-};
+use crate::findings::{BrokerFacts, ClusterFacts, Commands, Resource, TopicFacts, Unseen};
+use settings::{BROKER_KEYS, TOPIC_KEYS, fill, fill_broker};
+
+pub(super) use settings::known_facts;
 
 /// For finding a broker that answers.
-const OPEN_DEADLINE: Duration = Duration::from_secs(15);
+pub(super) const OPEN_DEADLINE: Duration = Duration::from_secs(15);
 /// For one call: a list of a million partitions takes seconds.
-const CALL_DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const CALL_DEADLINE: Duration = Duration::from_secs(30);
 
 /// `ConfigResource.Type`
-const RESOURCE_TOPIC: i8 = 2;
+pub(super) const RESOURCE_TOPIC: i8 = 2;
 const RESOURCE_BROKER: i8 = 4;
 
-/// `AlterConfigOp.OpType.SET`
-const SET: i8 = 0;
-
 /// `ClusterConfigNotAllowed` and such stand for themselves; these two say that a right is missing.
-const FORBIDDEN: [i16; 2] = [TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED];
-
-const TOPIC_KEYS: [&str; 4] = [
-    MAX_MESSAGE_BYTES,
-    SEGMENT_BYTES,
-    COMPRESSION_TYPE,
-    MAX_DECOMPRESSED_MESSAGE_BYTES,
-];
-
-const MESSAGE_MAX_BYTES: &str = "message.max.bytes";
-const SOCKET_REQUEST_MAX_BYTES: &str = "socket.request.max.bytes";
-const REPLICA_FETCH_MAX_BYTES: &str = "replica.fetch.max.bytes";
-const REPLICA_FETCH_RESPONSE_MAX_BYTES: &str = "replica.fetch.response.max.bytes";
-const FETCH_MAX_BYTES: &str = "fetch.max.bytes";
-const BROKER_KEYS: [&str; 5] = [
-    MESSAGE_MAX_BYTES,
-    SOCKET_REQUEST_MAX_BYTES,
-    REPLICA_FETCH_MAX_BYTES,
-    REPLICA_FETCH_RESPONSE_MAX_BYTES,
-    FETCH_MAX_BYTES,
-];
+pub(super) const FORBIDDEN: [i16; 2] = [TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED];
 
 /// Which topics are read.
 #[derive(Debug, Clone, Copy)]
@@ -80,28 +51,6 @@ pub enum Wanted<'a> {
     All(&'a [String]),
     /// These alone.
     Named(&'a [String]),
-}
-
-/// One config of a topic to be set.
-#[derive(Debug, Clone, Copy)]
-pub struct Alteration<'a> {
-    /// The topic.
-    pub topic: &'a str,
-    /// The config.
-    pub key: &'a str,
-    /// Its new value.
-    pub value: u64,
-}
-
-/// Why a topic was not altered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotAltered {
-    /// The topic.
-    pub topic: String,
-    /// The broker's error and its own words.
-    pub why: String,
-    /// A right is missing.
-    pub is_forbidden: bool,
 }
 
 impl Cluster {
@@ -155,69 +104,6 @@ impl Cluster {
             .filter(|topic| !topic.is_internal)
             .map(|topic| topic.name)
             .collect())
-    }
-
-    /// Sets configs of topics, all of one topic at once; `validate_only` changes nothing. What was not altered is
-    /// returned.
-    ///
-    /// # Errors
-    /// No broker answered, or the one that did stopped: what was changed is then not known.
-    pub async fn alter_topics(
-        &self,
-        changes: &[Alteration<'_>],
-        validate_only: bool,
-    ) -> Result<Vec<NotAltered>, CallError> {
-        let mut link = self
-            .0
-            .shared
-            .open_any(Instant::now() + OPEN_DEADLINE)
-            .await?;
-        let mut by_topic: Vec<(&str, Vec<AlterableConfig>)> = Vec::new();
-        for change in changes {
-            let config = AlterableConfig::default()
-                .with_name(StrBytes::from_string(change.key.to_owned()))
-                .with_config_operation(SET)
-                .with_value(Some(StrBytes::from_string(change.value.to_string())));
-            match by_topic
-                .iter_mut()
-                .find(|(topic, _)| *topic == change.topic)
-            {
-                Some((_, configs)) => configs.push(config),
-                None => by_topic.push((change.topic, vec![config])),
-            }
-        }
-        let mut failed = Vec::new();
-        for page in by_topic.chunks(PAGE) {
-            let resources = page.iter().map(|(topic, configs)| {
-                AlterConfigsResource::default()
-                    .with_resource_type(RESOURCE_TOPIC)
-                    .with_resource_name(StrBytes::from_string((*topic).to_owned()))
-                    .with_configs(configs.clone())
-            });
-            let request = IncrementalAlterConfigsRequest::default()
-                .with_resources(resources.collect())
-                .with_validate_only(validate_only);
-            let answer = link.call(&request, Instant::now() + CALL_DEADLINE).await?;
-            for (topic, _) in page {
-                let response = answer
-                    .responses
-                    .iter()
-                    .find(|response| response.resource_name.as_str() == *topic);
-                let (code, words) = match response {
-                    Some(response) => (response.error_code, response.error_message.as_ref()),
-                    None => (-1, None),
-                };
-                if let Some(error) = error_name(code) {
-                    let words = words.map(|words| format!(": {words}")).unwrap_or_default();
-                    failed.push(NotAltered {
-                        topic: (*topic).to_owned(),
-                        why: format!("{error}{words}"),
-                        is_forbidden: FORBIDDEN.contains(&code),
-                    });
-                }
-            }
-        }
-        Ok(failed)
     }
 }
 
@@ -431,105 +317,4 @@ async fn describe(
         .with_resources(resources);
     let answer = link.call(&request, Instant::now() + CALL_DEADLINE).await?;
     Ok(answer.results)
-}
-
-fn fill(topic: &mut TopicFacts, configs: &[DescribeConfigsResourceResult]) {
-    for config in configs {
-        match config.name.as_str() {
-            MAX_MESSAGE_BYTES => topic.max_message_bytes = setting(config, number),
-            SEGMENT_BYTES => topic.segment_bytes = setting(config, number),
-            MAX_DECOMPRESSED_MESSAGE_BYTES => {
-                topic.max_decompressed_message_bytes = setting(config, number);
-            }
-            COMPRESSION_TYPE => topic.compression_type = setting(config, describe::compression),
-            _ => {}
-        }
-    }
-}
-
-fn fill_broker(broker: &mut BrokerFacts, configs: &[DescribeConfigsResourceResult]) {
-    for config in configs {
-        let place = match config.name.as_str() {
-            MESSAGE_MAX_BYTES => &mut broker.message_max_bytes,
-            SOCKET_REQUEST_MAX_BYTES => &mut broker.socket_request_max_bytes,
-            REPLICA_FETCH_MAX_BYTES => &mut broker.replica_fetch_max_bytes,
-            REPLICA_FETCH_RESPONSE_MAX_BYTES => &mut broker.replica_fetch_response_max_bytes,
-            FETCH_MAX_BYTES => &mut broker.fetch_max_bytes,
-            _ => continue,
-        };
-        *place = setting(config, number);
-    }
-}
-
-fn number(value: &str) -> Option<u64> {
-    value.parse().ok()
-}
-
-/// The synonyms are the chain; a config without any (a built-in default of old brokers) is its own.
-fn setting<T: Copy>(
-    config: &DescribeConfigsResourceResult,
-    read: fn(&str) -> Option<T>,
-) -> Option<Setting<T>> {
-    let step = |value: Option<&StrBytes>, source: i8| {
-        Some(Step {
-            value: read(value?.as_str())?,
-            source: SettingSource::from_protocol(source)?,
-        })
-    };
-    let chain = config
-        .synonyms
-        .iter()
-        .filter_map(|synonym| step(synonym.value.as_ref(), synonym.source));
-    let chain: Vec<Step<T>> = chain.collect();
-    if chain.is_empty() {
-        return Setting::new(
-            step(config.value.as_ref(), config.config_source)
-                .into_iter()
-                .collect(),
-        );
-    }
-    Setting::new(chain)
-}
-
-/// The facts of a topic as the running control plane knows them: without the chain behind the broker's value.
-pub(super) fn known_facts(
-    topic: &super::Topic,
-    inherited: Option<super::topic::Reading>,
-) -> TopicFacts {
-    use super::limits::{LearnedLimit, Origin};
-    let own = topic.reading();
-    let inherited = inherited.unwrap_or_default();
-    let setting = |limit: Option<LearnedLimit>, below: Option<LearnedLimit>| {
-        let limit = limit?;
-        if limit.origin == Origin::BrokerDefault {
-            return Some(Setting::of(limit.bytes, SettingSource::Broker));
-        }
-        let below = below.map(|below| Step {
-            value: below.bytes,
-            source: SettingSource::Broker,
-        });
-        let own = Step {
-            value: limit.bytes,
-            source: SettingSource::Topic,
-        };
-        Setting::new(std::iter::once(own).chain(below).collect())
-    };
-    let codec = |(codec, origin): (CompressionType, Origin)| {
-        let source = match origin {
-            Origin::TopicOverride => SettingSource::Topic,
-            Origin::BrokerDefault => SettingSource::Broker,
-        };
-        Setting::of(codec, source)
-    };
-    TopicFacts {
-        name: Arc::clone(&topic.name),
-        is_internal: topic.is_internal,
-        max_message_bytes: setting(own.max_message_bytes, inherited.max_message_bytes),
-        segment_bytes: setting(own.segment_bytes, inherited.segment_bytes),
-        max_decompressed_message_bytes: setting(
-            own.max_decompressed_message_bytes,
-            inherited.max_decompressed_message_bytes,
-        ),
-        compression_type: own.compression_type.map(codec),
-    }
 }

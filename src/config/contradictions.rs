@@ -11,6 +11,7 @@ use regex::RegexSet;
 use super::mistakes::{Report, below};
 use super::scalars::size_text;
 use super::{Advertise, BatchLimit, Config, Decode, Family, Limits, Rule, TopicPattern};
+use crate::policy::Gate;
 
 /// Notes every contradiction in `config`.
 pub(super) fn find(config: &Config, report: &mut Report) {
@@ -107,18 +108,10 @@ fn never_decoded(config: &Config, report: &mut Report) {
         return;
     }
     for (path, limits) in all_limits(config) {
-        for (key, set) in [
-            ("uncompressed_bytes", limits.uncompressed_bytes.is_some()),
-            ("record_bytes", limits.record_bytes.is_some()),
-            ("estimate_bytes", limits.estimate_bytes.is_some()),
-            ("key_bytes", limits.key_bytes.is_some()),
-            ("value_bytes", limits.value_bytes.is_some()),
-            ("headers_bytes", limits.headers_bytes.is_some()),
-            ("ratio", limits.ratio.is_some()),
-        ] {
-            if set {
+        for (gate, limit) in limits.inside() {
+            if limit.number().is_some() {
                 report.contradiction(
-                    &[&below(&path, key), "inspection.decode"],
+                    &[&below(&path, gate.limit_key()), "inspection.decode"],
                     "needs compressed batches to be decoded, but `inspection.decode` is `never`: write `when_needed`, or \
                      remove this limit",
                 );
@@ -329,24 +322,18 @@ fn headroom(
     if governing(&family.main) == Some(i) {
         return;
     }
-    let (own, base) = (&rule.limits, &config.limits);
-    let bytes = |limit: Option<BatchLimit>| match limit {
-        Some(BatchLimit::Bytes(bytes)) => Some(bytes),
+    let in_force = rule.limits.over(&config.limits);
+    let batch = match in_force.batch_bytes {
+        Some(BatchLimit::Bytes(bytes)) => Some((Gate::Batch, bytes)),
         _ => None,
     };
-    for (key, limit) in [
-        ("batch_bytes", bytes(own.batch_bytes.or(base.batch_bytes))),
-        (
-            "uncompressed_bytes",
-            own.uncompressed_bytes.or(base.uncompressed_bytes),
-        ),
-        ("record_bytes", own.record_bytes.or(base.record_bytes)),
-        ("estimate_bytes", own.estimate_bytes.or(base.estimate_bytes)),
-        ("headers_bytes", own.headers_bytes.or(base.headers_bytes)),
-    ] {
-        let Some(limit) = limit.filter(|limit| *limit <= headroom) else {
+    let inside = in_force.inside();
+    let inside = inside.filter_map(|(gate, limit)| Some((gate, limit.number()?)));
+    for (gate, limit) in batch.into_iter().chain(inside) {
+        if !gate.grows() || limit > headroom {
             continue;
-        };
+        }
+        let key = gate.limit_key();
         let text = format!(
             "rule `{}` gives `{}` {key}: {}, and families.headroom ({}) leaves nothing of it for `{}`",
             rule.name,

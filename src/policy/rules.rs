@@ -9,7 +9,9 @@ use regex::RegexSet;
 use super::clients::{Client, ClientMatchers, ClientRules};
 use super::families::Families;
 use super::{Action, BatchFacts, ErrorCode, Gate, Limit, Size, Source, Violation};
-use crate::config::{self, BatchLimit, Config, Decode, Limits, Mode, Rule, TopicPattern};
+use crate::config::{
+    self, BatchLimit, Config, Decode, InsideLimit, Limits, Mode, Rule, TopicPattern,
+};
 use crate::inspect::{DeepLimits, Over};
 
 /// The configuration's rules, ready to be asked. Asked once per session and topic, never per request.
@@ -90,7 +92,7 @@ impl Learned {
 }
 
 /// The name of what the configuration's `limits` section sets.
-const LIMITS: &str = "limits";
+pub(crate) const LIMITS: &str = "limits";
 
 impl Policy {
     /// Compiles the rules of a valid configuration.
@@ -233,61 +235,54 @@ impl Policy {
             Some(rule) => rule.action,
             None => Action::Reject,
         };
-        let name: Option<Arc<str>> = rule.map(|rule| rule.name.as_str().into());
-        let set = |gate, of: fn(&Limits) -> Option<u64>| -> Option<Limit> {
-            let by_rule = rule
-                .and_then(|rule| of(&rule.limits))
-                .map(|value| (value, name.clone()));
-            let (value, name) =
-                by_rule.or_else(|| of(&self.defaults).map(|value| (value, Some(LIMITS.into()))))?;
-            Some(Limit {
-                gate,
-                value,
-                source: Source::Rule,
-                name,
-                headroom_bytes: 0,
-            })
+        let of_rule = rule.map(|rule| &rule.limits);
+        let in_force = of_rule.map_or_else(
+            || self.defaults.clone(),
+            |limits| limits.over(&self.defaults),
+        );
+        let by_rule: Option<Arc<str>> = rule.map(|rule| rule.name.as_str().into());
+        let limit = |gate, value, is_by_rule| Limit {
+            gate,
+            value,
+            source: Source::Rule,
+            name: by_rule
+                .clone()
+                .filter(|_| is_by_rule)
+                .or_else(|| Some(LIMITS.into())),
+            headroom_bytes: 0,
         };
-        let deep = [
-            set(Gate::Uncompressed, |limits| limits.uncompressed_bytes),
-            set(Gate::Record, |limits| limits.record_bytes),
-            set(Gate::Estimate, |limits| limits.estimate_bytes),
-            set(Gate::Key, |limits| limits.key_bytes),
-            set(Gate::Value, |limits| limits.value_bytes),
-            set(Gate::Headers, |limits| limits.headers_bytes),
-            set(Gate::Ratio, |limits| limits.ratio.map(|ratio| ratio as u64)),
-        ];
-        let ratio = rule
-            .and_then(|rule| rule.limits.ratio)
-            .or(self.defaults.ratio);
-        let batch = rule
-            .and_then(|rule| rule.limits.batch_bytes)
-            .or(self.defaults.batch_bytes);
+        let sets = |gate| of_rule.is_some_and(|limits| limits.inside().any(|(set, _)| set == gate));
+        let inside = in_force.inside();
+        let deep: Vec<Limit> = inside
+            .filter_map(|(gate, set)| Some(limit(gate, set.number()?, sets(gate))))
+            .collect();
+        let batch = match in_force.batch_bytes {
+            Some(BatchLimit::Bytes(value)) => {
+                let is_by_rule = of_rule.is_some_and(|limits| limits.batch_bytes.is_some());
+                Some(limit(Gate::Batch, value, is_by_rule))
+            }
+            _ => None,
+        };
         TopicPolicy {
             action,
             error_code: rule.map_or(ErrorCode::Auto, |rule| rule.error_code),
             remedy: rule.and_then(|rule| rule.remedy.as_deref()).map(Arc::from),
-            inherits: !matches!(batch, Some(BatchLimit::None)),
-            batch: set(Gate::Batch, |limits| match limits.batch_bytes {
-                Some(BatchLimit::Bytes(value)) => Some(value),
-                _ => None,
-            })
-            .filter(|_| matches!(batch, Some(BatchLimit::Bytes(_)))),
+            inherits: !matches!(in_force.batch_bytes, Some(BatchLimit::None)),
+            batch,
             inside: DeepLimits {
-                ratio,
+                ratio: in_force.ratio.and_then(InsideLimit::number),
                 ..numbers(&deep)
             },
-            deep: deep.into_iter().flatten().collect(),
+            deep,
             near_limit: self.near_limit,
             members: Vec::new(),
         }
     }
 }
 
-fn numbers(deep: &[Option<Limit>]) -> DeepLimits {
+fn numbers(deep: &[Limit]) -> DeepLimits {
     let of = |gate| {
         deep.iter()
-            .flatten()
             .find(|limit| limit.gate == gate)
             .map(|limit| limit.value)
     };
@@ -351,10 +346,9 @@ impl TopicPolicy {
             }
         }
         self.deep.sort_by_key(|limit| limit.gate);
-        let deep: Vec<_> = self.deep.iter().cloned().map(Some).collect();
         self.inside = DeepLimits {
             ratio: self.inside.ratio,
-            ..numbers(&deep)
+            ..numbers(&self.deep)
         };
     }
 

@@ -64,6 +64,33 @@ labelled! {
     }
 }
 
+impl Gate {
+    /// The configuration's key for its limit.
+    pub const fn limit_key(self) -> &'static str {
+        match self {
+            Self::Batch => "batch_bytes",
+            Self::Uncompressed => "uncompressed_bytes",
+            Self::Record => "record_bytes",
+            Self::Estimate => "estimate_bytes",
+            Self::Key => "key_bytes",
+            Self::Value => "value_bytes",
+            Self::Headers => "headers_bytes",
+            Self::Ratio => "ratio",
+            Self::Frame => "frame_bytes",
+        }
+    }
+
+    /// Retry and dead-letter topics gather headers, so these sizes grow there; keys and values stay as they are.
+    pub const fn grows(self) -> bool {
+        match self {
+            Self::Batch | Self::Uncompressed | Self::Record | Self::Estimate | Self::Headers => {
+                true
+            }
+            Self::Key | Self::Value | Self::Ratio | Self::Frame => false,
+        }
+    }
+}
+
 labelled! {
     /// Where a limit comes from.
     Source {

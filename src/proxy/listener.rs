@@ -15,8 +15,8 @@ use tokio_util::task::TaskTracker;
 
 use super::book::Route;
 use super::session::{Close, Session};
-use super::{ClientInfo, Shared};
-use crate::net::{NotAccepted, Peer, tls_reason};
+use super::{ClientInfo, Shared, closed};
+use crate::net::NotAccepted;
 
 /// Sockets that are bound but not served yet.
 pub struct Listeners {
@@ -92,7 +92,9 @@ async fn accept(
                 drop(stream);
                 shared.metrics.connection_opened();
                 shared.metrics.connection_closed("too_many");
-                tracing::warn!(client = %address, max_connections = bound.max_connections, "connection refused: listener.max_connections are open");
+                shared.close_log.log_close(address, "", "too_many", "", || {
+                    tracing::warn!(client = %address, max_connections = bound.max_connections, "connection refused: listener.max_connections are open");
+                });
             }
             Ok((stream, address)) => {
                 let turn = next.fetch_add(1, Ordering::Relaxed) % bound.workers.len().max(1);
@@ -135,8 +137,7 @@ async fn run(
     };
     shared.metrics.connection_opened();
     let (who, close) = serve(stream, address, route, &shared, shutdown).await;
-    shared.metrics.connection_closed(close.label());
-    log_close(&who, &close, &shared);
+    closed::note(&who, &close, &shared);
 }
 
 async fn serve(
@@ -180,63 +181,4 @@ async fn serve(
         shutdown,
     ))
     .await
-}
-
-fn log_close(who: &ClientInfo, close: &Close, shared: &Shared) {
-    let client = who.address;
-    let client_id = who.client_id.as_deref().unwrap_or_default();
-    let reason = close.label();
-    match close {
-        Close::ByClient | Close::ByBroker | Close::Idle | Close::Shutdown => {
-            tracing::debug!(%client, client_id, reason, "connection closed");
-        }
-        Close::MalformedRequest(malformed) => {
-            shared.metrics.malformed(malformed.reason.label());
-            tracing::warn!(%client, client_id, reason, field = malformed.field, problem = malformed.reason.label(), "connection closed: the request is not the Kafka protocol");
-        }
-        Close::MalformedAnswer(malformed) => {
-            shared.metrics.malformed(malformed.reason.label());
-            tracing::error!(%client, client_id, reason, field = malformed.field, problem = malformed.reason.label(), "connection closed: the broker's answer is not what was asked for");
-        }
-        Close::Foreign(protocol) => {
-            shared.metrics.frames_refused(protocol);
-            tracing::warn!(%client, reason, protocol, "connection closed: the client speaks {protocol}, this port speaks the Kafka protocol without TLS");
-        }
-        Close::Plaintext(protocol) => {
-            shared.metrics.frames_refused("plaintext");
-            tracing::warn!(%client, reason, protocol, "connection closed: the client speaks without TLS, this port speaks TLS (listener.tls); a Kafka client needs security.protocol=SSL or SASL_SSL");
-        }
-        Close::NoTls(why) => {
-            tracing::warn!(%client, reason, "connection closed: no TLS session: {why}");
-        }
-        Close::FrameTooLarge {
-            api_key,
-            request_bytes,
-        } => {
-            shared.metrics.frames_refused("closed");
-            tracing::warn!(%client, client_id, reason, api_key, request_bytes, limit_bytes = shared.frame_bytes, "connection closed: a request above listener.frame_bytes that is no Produce");
-        }
-        Close::RefusedWithoutAnswer => {
-            tracing::info!(%client, client_id, reason, "connection closed: a Produce with acks=0 was refused, and closing is the only answer it can have");
-        }
-        Close::Stalled => {
-            tracing::warn!(%client, client_id, reason, "connection closed: half a request held memory that others waited for, and too little of the rest came");
-        }
-        Close::Unreachable(error) => {
-            tracing::warn!(%client, client_id, reason, %error, "connection closed: no broker to talk to")
-        }
-        Close::Downstream(error) => log_broken(who, reason, error, Peer::Client),
-        Close::Upstream(error) => log_broken(who, reason, error, Peer::Broker),
-    }
-}
-
-/// In TLS 1.3 a client learns only after its handshake that its certificate was not accepted.
-fn log_broken(who: &ClientInfo, reason: &str, error: &io::Error, peer: Peer) {
-    let (client, client_id) = (who.address, who.client_id.as_deref().unwrap_or_default());
-    match tls_reason(error, peer) {
-        Some(why) => {
-            tracing::warn!(%client, client_id, reason, "connection broke: no TLS session: {why}");
-        }
-        None => tracing::debug!(%client, client_id, reason, %error, "connection broke"),
-    }
 }

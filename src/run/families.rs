@@ -5,10 +5,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
+use super::aside;
 use crate::admin::{FamilyView, GapView, MemberView};
 use crate::cluster::{CompressionType, Topic};
 use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES};
@@ -36,25 +38,21 @@ pub(super) async fn follow(shared: Arc<Shared>, shutdown: CancellationToken) {
             () = shared.cluster.topics_changed() => tokio::time::sleep(SETTLE).await,
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }
+        let status = shared.cluster.status();
+        // Where they may not be read, no more will be known; a cluster that is down is waited for.
+        let are_topics_read =
+            status.refresh_age.is_some() || (status.is_reached && status.error.is_some());
         let begun = Instant::now();
         aside(&shared, Shared::regroup).await;
         let took = begun.elapsed();
         shared.read_members().await;
         let begun = Instant::now();
         told.tell(&aside(&shared, Shared::misfits).await.unwrap_or_default());
-        tokio::time::sleep((took + begun.elapsed()) * 9).await;
+        if are_topics_read {
+            shared.is_grouped.store(true, Ordering::Relaxed);
+            tokio::time::sleep((took + begun.elapsed()) * 9).await;
+        }
     }
-}
-
-/// Away from this thread: clients wait for what else it does. `None`: it failed, which was logged by the panic itself.
-async fn aside<T: Send + 'static>(
-    shared: &Arc<Shared>,
-    work: impl FnOnce(&Shared) -> T + Send + 'static,
-) -> Option<T> {
-    let shared = Arc::clone(shared);
-    tokio::task::spawn_blocking(move || work(&shared))
-        .await
-        .ok()
 }
 
 impl Shared {
@@ -207,8 +205,8 @@ impl Shared {
                 format!("; raise {topic}'s {key} to {needed}, or `sizegate align{detected}`")
             }
             None => format!(
-                "; raise the rule's {}_bytes for {topic} to {needed}",
-                gap.gate
+                "; give {topic} a rule with {}: {needed}",
+                gap.gate.limit_key()
             ),
         }
     }

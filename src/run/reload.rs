@@ -11,6 +11,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::aside;
 use super::certificates::Certificates;
 use crate::admin::ReloadView;
 use crate::config::{self, Config, Overrides};
@@ -39,7 +40,10 @@ pub(super) struct Live {
 
 impl Live {
     /// Reloads until shutdown.
-    pub(super) async fn follow(self, shutdown: CancellationToken) -> std::io::Result<()> {
+    pub(super) async fn follow(
+        self: Arc<Self>,
+        shutdown: CancellationToken,
+    ) -> std::io::Result<()> {
         let mut hangup = signal(SignalKind::hangup())?;
         let mut seen = self.content().await;
         let mut certificates = Certificates::in_force(&self.config.load()).await;
@@ -48,14 +52,14 @@ impl Live {
                 () = shutdown.cancelled() => return Ok(()),
                 _ = hangup.recv() => {
                     seen = self.content().await;
-                    self.reload();
+                    aside(&self, Self::reload).await;
                     certificates.reload(&self.config.load_full(), &self.shared).await;
                 }
                 () = tokio::time::sleep(LOOK_INTERVAL) => {
                     let content = self.content().await;
                     if content.is_some() && content != seen {
                         seen = content;
-                        self.reload();
+                        aside(&self, Self::reload).await;
                     }
                     certificates.look(&self.config.load_full(), &self.shared).await;
                 }
@@ -67,6 +71,7 @@ impl Live {
         tokio::fs::read(self.path.as_ref()?).await.ok()
     }
 
+    /// With ten thousand rules, or as many families, it takes a second: never on the thread that accepts clients.
     fn reload(&self) {
         let read = config::load(
             self.path.as_deref(),

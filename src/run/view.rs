@@ -1,6 +1,7 @@
 //! What a running proxy shows of itself: to the admin server, and to Prometheus at each scrape.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -24,8 +25,9 @@ pub(super) fn admin_state(
     reloaded: &Arc<ArcSwapOption<ReloadView>>,
     draining: CancellationToken,
 ) -> AdminState {
-    let (cluster, for_notes) = (shared.cluster.clone(), shared.cluster.clone());
-    let (for_topics, for_explain) = (Arc::clone(shared), Arc::clone(shared));
+    let for_notes = shared.cluster.clone();
+    let (for_ready, for_topics, for_explain) =
+        (Arc::clone(shared), Arc::clone(shared), Arc::clone(shared));
     let (explained, config) = (Arc::clone(config), Arc::clone(config));
     let status = {
         let (shared, config, reloaded) = (
@@ -35,7 +37,7 @@ pub(super) fn admin_state(
         );
         let draining = draining.clone();
         move || {
-            let ready = readiness(&shared.cluster, draining.is_cancelled());
+            let ready = shared.readiness(draining.is_cancelled());
             shared.status_view(&config.load(), &reloaded, ready)
         }
     };
@@ -44,7 +46,7 @@ pub(super) fn admin_state(
         metrics: Arc::clone(&shared.metrics),
         refusals: Arc::clone(&shared.refusals),
         observed: Arc::clone(&shared.observed),
-        ready: Arc::new(move || readiness(&cluster, draining.is_cancelled())),
+        ready: Arc::new(move || for_ready.readiness(draining.is_cancelled())),
         status: Arc::new(status),
         notes: Arc::new(move || notes(for_notes.status())),
         topics: Arc::new(move || for_topics.topic_views()),
@@ -52,28 +54,6 @@ pub(super) fn admin_state(
         families: Arc::new(move || for_families.family_views()),
         config: Arc::new(move || config.load().to_json()),
     }
-}
-
-fn readiness(cluster: &Cluster, is_draining: bool) -> Readiness {
-    let status = cluster.status();
-    let mut why_not = Vec::new();
-    if is_draining {
-        why_not.push("going down: new connections are not accepted".to_owned());
-    }
-    if !status.is_reached {
-        let error = status
-            .error
-            .map(|error| format!(": {error}"))
-            .unwrap_or_default();
-        why_not.push(format!("no broker is reached{error}"));
-    }
-    if !status.nodes_outside.is_empty() {
-        let nodes = status.nodes_outside;
-        why_not.push(format!(
-            "brokers {nodes:?} are outside listener.node_ports.node_ids"
-        ));
-    }
-    Readiness { why_not }
 }
 
 /// What the control plane lacks while clients are served: rules hold all the same.
@@ -85,6 +65,38 @@ fn notes(status: Status) -> Vec<String> {
 }
 
 impl Shared {
+    /// Clients are served as the configuration says: brokers are reached, and what is learned of them is in force.
+    fn readiness(&self, is_draining: bool) -> Readiness {
+        let status = self.cluster.status();
+        let mut why_not = Vec::new();
+        if is_draining {
+            why_not.push("going down: new connections are not accepted".to_owned());
+        }
+        // Whether it went well or not: where nothing can be learned, rules hold all the same.
+        let is_tried = status.refresh_age.is_some() || status.error.is_some();
+        let are_families_due = status.refresh_age.is_some()
+            && self.policy.load().looks_for_families()
+            && !self.is_grouped.load(Ordering::Relaxed);
+        if !status.is_reached {
+            let error = status
+                .error
+                .map(|error| format!(": {error}"))
+                .unwrap_or_default();
+            why_not.push(format!("no broker is reached{error}"));
+        } else if !is_tried {
+            why_not.push("topics and their limits are being read for the first time".to_owned());
+        } else if are_families_due {
+            why_not.push("families are being looked for among the topics".to_owned());
+        }
+        if !status.nodes_outside.is_empty() {
+            let nodes = status.nodes_outside;
+            why_not.push(format!(
+                "brokers {nodes:?} are outside listener.node_ports.node_ids"
+            ));
+        }
+        Readiness { why_not }
+    }
+
     fn topic_views(&self) -> Vec<TopicView> {
         self.cluster
             .topics()

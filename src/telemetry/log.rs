@@ -1,9 +1,11 @@
 //! Logs: lines on standard error (standard output is for what commands print), text or JSON, and the one line per
-//! refusal.
+//! refusal and per connection closed for a reason.
 //!
 //! Invariant: one event is one line of bounded length, whatever peers call themselves; no record content, no key.
 
+mod closes;
 mod line;
+mod refusals;
 mod repeats;
 
 use std::str::FromStr;
@@ -14,8 +16,9 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
+pub use self::closes::CloseLog;
 use self::line::Line;
-pub use self::repeats::RefusalLog;
+pub use self::refusals::RefusalLog;
 use crate::config::{LogFormat, LogLevel, Telemetry};
 
 /// The environment variable that sets the level.

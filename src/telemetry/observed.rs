@@ -4,14 +4,9 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::sightings::{Sighting, Sightings, word};
-
-/// How often repeated sightings are summarised.
-const PERIOD: Duration = Duration::from_secs(60);
 
 /// What the observing gates noticed.
 #[derive(Debug, Default)]
@@ -30,16 +25,6 @@ impl Observed {
         self.lingering.summarise();
         self.oversized.summarise();
         self.stuck.summarise();
-    }
-
-    /// Summarises every minute until `shutdown`, and once more then.
-    pub async fn run(&self, shutdown: CancellationToken) {
-        let mut minute = tokio::time::interval(PERIOD);
-        minute.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while shutdown.run_until_cancelled(minute.tick()).await.is_some() {
-            self.summarise();
-        }
-        self.summarise();
     }
 }
 

@@ -16,11 +16,11 @@ export const OPTIONS = Object.fromEntries(process.argv.slice(2).map((arg) => {
 const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
   "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 /** A guard against hanging, no measure. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 
 /** Runs the checks one after the other, each with what it asks for; prints one JSON line for each. */
 export async function run(checks) {
-  const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS });
+  const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS, timeout: 3 * PATIENCE_MS });
   try {
     for (const [name, check] of Object.entries(checks)) {
       const opened = [];

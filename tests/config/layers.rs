@@ -122,15 +122,22 @@ fn every_key_is_read() {
     );
     let limits = config::Limits {
         batch_bytes: Some(BatchLimit::Bytes(1_048_588)),
-        uncompressed_bytes: Some(4 << 20),
-        record_bytes: Some(65_536),
-        estimate_bytes: Some(1_000_000),
-        key_bytes: Some(1),
-        value_bytes: Some(2),
-        headers_bytes: Some(3),
-        ratio: Some(99.5),
+        uncompressed_bytes: Some(InsideLimit::At(4 << 20)),
+        record_bytes: Some(InsideLimit::At(65_536)),
+        estimate_bytes: Some(InsideLimit::At(1_000_000)),
+        key_bytes: Some(InsideLimit::At(1)),
+        value_bytes: Some(InsideLimit::At(2)),
+        headers_bytes: Some(InsideLimit::At(3)),
+        ratio: Some(InsideLimit::At(99.5)),
     };
     assert_eq!(rule.limits, limits);
+    let lifted = config::Limits {
+        batch_bytes: Some(BatchLimit::None),
+        record_bytes: Some(InsideLimit::None),
+        ratio: Some(InsideLimit::None),
+        ..config::Limits::default()
+    };
+    assert_eq!(config.rules[1].limits, lifted);
     assert_eq!(
         rule.remedy.as_deref(),
         Some("Use the store: https://wiki.example/notes")
@@ -176,6 +183,7 @@ rules:
     action: observe
     error_code: POLICY_VIOLATION
     remedy: "Use the store: https://wiki.example/notes"
+  - {name: free, topics: [free], limits: {batch_bytes: none, record_bytes: none, ratio: none}}
 families:
   detect: false
   headroom: 0

@@ -109,7 +109,10 @@ fn the_smallest_config_is_the_defaults() {
 #[test]
 fn the_worked_example_holds_events_to_64_kib() {
     let config = load(&read("libraryd.yaml")).expect("the worked example");
-    assert_eq!(config.rules[0].limits.value_bytes, Some(65_536));
+    assert_eq!(
+        config.rules[0].limits.value_bytes,
+        Some(InsideLimit::At(65_536))
+    );
     assert_eq!(
         config.rules[0].limits.batch_bytes,
         Some(BatchLimit::Inherit)

@@ -1,7 +1,5 @@
 //! A gibibyte of zeros in every codec, stopped at the limit.
 
-use std::time::{Duration, Instant};
-
 use sizegate::inspect::{DeepLimits, Effort, Finding, Undecodable};
 use sizegate::policy::{Codec, Gate, Size};
 
@@ -9,7 +7,7 @@ use crate::bomb::{small_bombs, snappy_bombs};
 use crate::make::{XERIAL_HEADER, batch_of, judge, look};
 
 #[test]
-fn a_gibibyte_of_zeros_in_any_codec_is_refused_at_once() {
+fn a_gibibyte_of_zeros_in_any_codec_is_refused_without_unpacking_it() {
     for (codec, payload) in small_bombs().into_iter().chain(snappy_bombs()) {
         let batch = batch_of(codec, &payload, 1);
         for (gate, limits) in [
@@ -28,20 +26,13 @@ fn a_gibibyte_of_zeros_in_any_codec_is_refused_at_once() {
                 },
             ),
         ] {
-            let start = Instant::now();
             let found = judge(&batch, &limits);
-            let took = start.elapsed();
             let Finding::Over(over) = found.finding else {
                 panic!("{codec} {gate}: {found:?}")
             };
             assert_eq!(over.gate, gate, "{codec}");
             assert!(matches!(over.size, Size::AtLeast(_)), "{codec}: {over:?}");
             assert!(found.decoded_bytes < 32 << 20, "{codec} {gate}: {found:?}");
-            // The limit is a guard against decoding it all; this is no measure.
-            assert!(
-                took < Duration::from_secs(30),
-                "{codec} {gate} took {took:?}"
-            );
         }
         let bounded = look(
             &batch,

@@ -37,8 +37,9 @@ pub fn metadata(connection: &mut Connection, topics: &[&str]) -> MetadataRespons
     )
 }
 
-/// Creates a topic and waits until the leader of every partition takes requests for it: right after CreateTopics
-/// a leader may still answer 6 although Metadata names it.
+/// Creates a topic and waits until every broker knows it and the leader of every partition takes requests for it:
+/// right after CreateTopics another broker may not have heard of it, and a leader may still answer 6 although
+/// Metadata names it.
 pub fn create_topic(
     address: &str,
     name: &str,
@@ -71,6 +72,21 @@ pub fn create_topic(
         name: name.to_string(),
         id: created.topic_id,
     };
+    for broker in metadata(&mut connection, &[]).brokers {
+        let broker = format!("{}:{}", broker.host, broker.port);
+        eventually(PATIENCE, &format!("{broker} knows {name}"), || {
+            // One that was killed a moment ago is still named.
+            let Ok(mut connection) = Connection::try_open(broker.as_str()) else {
+                return Some(());
+            };
+            let found = metadata(&mut connection, &[name]).topics;
+            let is_known = found.iter().any(|found| {
+                let led = found.partitions.iter().filter(|part| part.error_code == 0);
+                found.topic_id == topic.id && led.count() == partitions as usize
+            });
+            is_known.then_some(())
+        });
+    }
     for partition in 0..partitions {
         latest_offset(address, name, partition);
     }

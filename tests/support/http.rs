@@ -4,6 +4,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+/// A guard against hanging.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Status and body of `GET path`; an error when nobody listens or the answer is cut.
 pub fn get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
     request(address, "GET", path, "")
@@ -16,8 +19,8 @@ pub fn request(
     path: &str,
     body: &str,
 ) -> std::io::Result<(u16, String)> {
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     let head = format!(
         "{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()

@@ -17,7 +17,7 @@ use super::sizegate::Metrics;
 use super::{Connection, eventually, ports};
 
 /// A guard against hanging.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A proxy in front of a scripted broker, on threads of its own; ends when dropped.
 pub struct Inside {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::Engine;
 
 use super::certs::Certs;
-use super::client::Topic;
+use super::client::{Connection, Topic};
 use super::process::{Supervised, new_dir};
 use super::{admin, eventually, ports, programs, unique};
 
@@ -88,6 +88,12 @@ struct Node {
 
 const PORTS_A_NODE: u16 = 5;
 
+impl Node {
+    fn is_up(&self) -> bool {
+        self.process.lock().unwrap().is_some()
+    }
+}
+
 impl Kafka {
     /// Starts a cluster and waits until every node says that it serves.
     pub fn start(version: &str, options: KafkaOptions) -> Self {
@@ -128,6 +134,7 @@ impl Kafka {
             .nodes
             .iter()
             .for_each(|node| kafka.wait_until_up(node, 1));
+        kafka.wait_until_all_are_known();
         kafka
     }
 
@@ -222,6 +229,7 @@ impl Kafka {
         let starts = self.log(id).matches(READY).count();
         self.launch(node);
         self.wait_until_up(node, starts + 1);
+        self.wait_until_all_are_known();
     }
 
     /// Adds a node that is a broker only, and returns its id.
@@ -237,6 +245,7 @@ impl Kafka {
         self.launch(&node);
         self.wait_until_up(&node, 1);
         self.nodes.push(node);
+        self.wait_until_all_are_known();
         id
     }
 
@@ -277,8 +286,8 @@ impl Kafka {
     }
 
     fn any(&self) -> String {
-        let up = |node: &&Node| node.process.lock().unwrap().is_some();
-        self.node(self.nodes.iter().find(up).expect("a node that is up").id)
+        let node = self.nodes.iter().find(|node| node.is_up());
+        self.node(node.expect("a node that is up").id)
     }
 
     fn find(&self, id: i32) -> &Node {
@@ -324,6 +333,25 @@ impl Kafka {
             );
             None
         });
+    }
+
+    /// Waits until every node that is up tells clients of all that are: a node serves before the others have heard.
+    fn wait_until_all_are_known(&self) {
+        let up: Vec<&Node> = self.nodes.iter().filter(|node| node.is_up()).collect();
+        for node in &up {
+            eventually(
+                START_LIMIT,
+                &format!("node {} knows the others", node.id),
+                || {
+                    let address = format!("127.0.0.1:{}", node.first_port);
+                    let mut connection = Connection::try_open(address).ok()?;
+                    let known = admin::metadata(&mut connection, &[]).brokers;
+                    let knows =
+                        |node: &&Node| known.iter().any(|broker| broker.node_id.0 == node.id);
+                    up.iter().all(knows).then_some(())
+                },
+            );
+        }
     }
 
     fn properties(&self, node: &Node) -> String {
@@ -385,6 +413,8 @@ impl Kafka {
             "num.network.threads=2".into(),
             "num.io.threads=4".into(),
             "log.cleaner.dedupe.buffer.size=33554432".into(),
+            // Tests send records of any time: their age must not delete them half a minute later.
+            "log.retention.ms=-1".into(),
         ];
         if self.options.sasl {
             let plain = "org.apache.kafka.common.security.plain.PlainLoginModule";

@@ -126,12 +126,21 @@ impl Supervised {
             .is_some_and(|rest| !rest.trim_start().starts_with(['Z', 'X']))
     }
 
-    /// Resident memory, in bytes.
+    /// Resident memory now, in bytes.
     pub fn rss_bytes(&self) -> u64 {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// The most resident memory it ever had, in bytes.
+    pub fn peak_rss_bytes(&self) -> u64 {
+        self.status_bytes("VmHWM:")
+    }
+
+    fn status_bytes(&self, key: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
         let kib = status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .find_map(|line| line.strip_prefix(key))
             .unwrap();
         kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }

@@ -76,17 +76,21 @@ impl Program {
 
     /// A class of `tests/clients/java/SET`, with the jars of that set: `streams`, `kafka4`, `spring`.
     pub fn java_with(class: &str, version: &str, set: &str) -> Self {
-        let jars = script(
-            "kafka-libs.sh",
-            &[
-                version,
-                if matches!(set, "streams" | "spring") {
-                    set
-                } else {
-                    "client"
-                },
-            ],
-        );
+        let jars = match set {
+            "streams" | "spring" => set,
+            _ => "client",
+        };
+        Self::java_class(class, version, set, jars)
+    }
+
+    /// A class of `tests/clients/java`, with all that a broker has: tokens need Jackson, which is the application's to
+    /// bring.
+    pub fn java_beside_broker(class: &str, version: &str) -> Self {
+        Self::java_class(class, version, "client", "broker")
+    }
+
+    fn java_class(class: &str, version: &str, set: &str, jars: &str) -> Self {
+        let jars = script("kafka-libs.sh", &[version, jars]);
         let classes = script("java-classes.sh", &[set]);
         let mut program = Self::jvm(&format!("{class} {version}"));
         program
@@ -174,7 +178,7 @@ impl Program {
             name: name.to_string(),
             command: Command::new(program),
             dir,
-            limit: Duration::from_secs(180),
+            limit: Duration::from_secs(300),
         }
     }
 
@@ -201,7 +205,7 @@ impl Program {
         &self.dir
     }
 
-    /// How long it may take before it is killed and the test fails (180 s unless said).
+    /// How long it may take before it is killed and the test fails (300 s unless said).
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self

@@ -10,7 +10,8 @@ use super::kafka::Kafka;
 use super::process::{Supervised, new_dir};
 use super::{eventually, http, ports};
 
-const START_LIMIT: Duration = Duration::from_secs(60);
+/// A guard against hanging.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Ports for nodes 1 to 6: room for brokers that join later.
 const NODE_PORTS: u16 = 6;
 
@@ -90,7 +91,7 @@ impl Sizegate {
 
     /// Waits until it is ready; [`Builder::start`] did already.
     pub fn wait_until_ready(&self) {
-        eventually(START_LIMIT, "sizegate ready", || {
+        eventually(PATIENCE, "sizegate ready", || {
             assert!(
                 self.process.is_running(),
                 "sizegate ended at its start\n{}",
@@ -107,16 +108,12 @@ impl Sizegate {
 
     /// The first log line that holds all of `words`, once there is one.
     pub fn log_line(&self, words: &[&str]) -> String {
-        eventually(
-            Duration::from_secs(20),
-            &format!("a log line with {words:?}"),
-            || {
-                let log = self.log();
-                log.lines()
-                    .find(|line| words.iter().all(|word| line.contains(word)))
-                    .map(str::to_string)
-            },
-        )
+        eventually(PATIENCE, &format!("a log line with {words:?}"), || {
+            let log = self.log();
+            log.lines()
+                .find(|line| words.iter().all(|word| line.contains(word)))
+                .map(str::to_string)
+        })
     }
 
     /// The process: memory, signals, exit code.
@@ -128,7 +125,7 @@ impl Sizegate {
     pub fn terminate(mut self) -> i32 {
         self.process.signal("TERM");
         self.process
-            .wait(Duration::from_secs(60))
+            .wait(PATIENCE)
             .unwrap_or_else(|| panic!("did not end: {}", self.log()))
     }
 }

@@ -1,6 +1,7 @@
 //! Owns the requests a client sends: real, well-formed Produce frames, encoded once, sent many times.
 //!
-//! A frame is a whole request with its length prefix. Batches are magic 2 with a right CRC, uncompressed.
+//! A frame is a whole request with its length prefix. Batches are magic 2 with a right CRC, uncompressed but where a
+//! codec is named.
 
 use std::io::Write as _;
 
@@ -20,6 +21,9 @@ const VALUE_BYTES: usize = 1000;
 
 const BATCH_HEADER_BYTES: usize = 61;
 
+/// `SnappyOutputStream`'s block, as the Java client sets it.
+const XERIAL_CHUNK_BYTES: usize = 32 << 10;
+
 /// 2024-01-01; any time does.
 const TIMESTAMP_MS: i64 = 1_704_067_200_000;
 
@@ -30,6 +34,67 @@ pub enum Content {
     Random,
     /// JSON lines.
     Json,
+}
+
+/// How a batch's records are compressed: each as the Java client does it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codec {
+    None,
+    Gzip,
+    /// In xerial's chunks.
+    Snappy,
+    /// Independent blocks of 64 KiB, no checksums.
+    Lz4,
+    /// Without a content size.
+    Zstd,
+}
+
+impl Codec {
+    pub const ALL: [Self; 5] = [Self::None, Self::Gzip, Self::Snappy, Self::Lz4, Self::Zstd];
+
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Snappy => "snappy",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    fn compress(self, records: &[u8]) -> Vec<u8> {
+        match self {
+            Self::None => records.to_vec(),
+            Self::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+                encoder.write_all(records).expect("memory takes all");
+                encoder.finish().expect("memory takes all")
+            }
+            Self::Snappy => {
+                let mut out = b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01".to_vec();
+                for chunk in records.chunks(XERIAL_CHUNK_BYTES) {
+                    let chunk = snap::raw::Encoder::new().compress_vec(chunk);
+                    let chunk = chunk.expect("a chunk is far below 4 GiB");
+                    out.extend_from_slice(&(chunk.len() as u32).to_be_bytes());
+                    out.extend_from_slice(&chunk);
+                }
+                out
+            }
+            Self::Lz4 => {
+                let info = lz4_flex::frame::FrameInfo::new()
+                    .block_size(lz4_flex::frame::BlockSize::Max64KB)
+                    .block_mode(lz4_flex::frame::BlockMode::Independent);
+                let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());
+                encoder.write_all(records).expect("memory takes all");
+                encoder.finish().expect("memory takes all")
+            }
+            Self::Zstd => {
+                let mut encoder = zstd::Encoder::new(Vec::new(), 3).expect("a zstd encoder");
+                encoder.write_all(records).expect("memory takes all");
+                encoder.finish().expect("memory takes all")
+            }
+        }
+    }
 }
 
 /// How a Produce names its topic.
@@ -63,11 +128,15 @@ pub struct Ring {
 impl Ring {
     /// `count` Produce frames (acks all), each with one batch of `batch_bytes` wire bytes; partitions take turns.
     pub fn produce(count: usize, batch_bytes: usize, version: Version, content: Content) -> Self {
+        Self::of(count, version, |n| batch(batch_bytes, content, n as u64))
+    }
+
+    /// As [`Ring::produce`], with these batches, which must be of one size.
+    pub fn of(count: usize, version: Version, batch: impl Fn(usize) -> Vec<u8>) -> Self {
         let mut bytes = Vec::new();
         for n in 0..count {
-            let batch = batch(batch_bytes, content, n as u64);
             let partition = (n as i32) % PARTITIONS;
-            bytes.extend_from_slice(&produce(n as i32, partition, version, &batch));
+            bytes.extend_from_slice(&produce(n as i32, partition, version, &batch(n)));
         }
         let frame_bytes = bytes.len() / count;
         assert_eq!(frame_bytes * count, bytes.len(), "frames differ in size");
@@ -131,6 +200,11 @@ pub fn produce(correlation_id: i32, partition: i32, version: Version, batch: &[u
 
 /// A magic-2 batch of exactly `batch_bytes` wire bytes (one less where a varint's growth skips that size).
 pub fn batch(batch_bytes: usize, content: Content, seed: u64) -> Vec<u8> {
+    compressed_batch(batch_bytes, Codec::None, content, seed)
+}
+
+/// A batch of `batch_bytes` before it is compressed.
+pub fn compressed_batch(batch_bytes: usize, codec: Codec, content: Content, seed: u64) -> Vec<u8> {
     let mut source = Source::new(content, seed);
     let mut records = Vec::with_capacity(batch_bytes);
     let room = batch_bytes.saturating_sub(BATCH_HEADER_BYTES);
@@ -152,7 +226,7 @@ pub fn batch(batch_bytes: usize, content: Content, seed: u64) -> Vec<u8> {
             break;
         }
     }
-    sealed(&records, count, 0)
+    sealed(&codec.compress(&records), count, codec as i16)
 }
 
 /// The largest value whose record fits into `left` bytes.
@@ -331,18 +405,17 @@ mod tests {
     }
 
     #[test]
-    fn a_decoder_of_others_reads_the_records_of_a_batch() {
+    fn a_decoder_of_others_reads_the_records_of_a_batch_in_every_codec() {
         use kafka_protocol::records::RecordBatchDecoder;
-        let bytes = batch(64 << 10, Content::Json, 3);
-        let mut buffer = bytes::Bytes::from(bytes);
-        // It checks the CRC, too.
-        let set = RecordBatchDecoder::decode(&mut buffer).unwrap();
-        assert!(set.records.len() > 60);
-        assert!(
-            set.records
-                .iter()
-                .all(|r| r.value.as_ref().unwrap().len() > 300)
-        );
+        for codec in Codec::ALL {
+            let bytes = compressed_batch(64 << 10, codec, Content::Json, 3);
+            let mut buffer = bytes::Bytes::from(bytes);
+            // It checks the CRC, too.
+            let set = RecordBatchDecoder::decode(&mut buffer).unwrap();
+            assert!(set.records.len() > 60, "{codec:?}");
+            let mut values = set.records.iter().map(|record| record.value.as_ref());
+            assert!(values.all(|value| value.unwrap().len() > 300), "{codec:?}");
+        }
     }
 
     #[test]

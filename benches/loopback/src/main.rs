@@ -1,13 +1,14 @@
 //! loopback: sizegate beside HAProxy and a direct connection, on one machine, in one run.
 //!
 //! [`frames`] makes what clients send, [`load`] sends it, [`sink`] answers it; [`peers`] are what lies between.
-//! [`rounds`] measures, [`idle`] weighs silent connections, [`report`] writes; [`count`] and [`bombs`] stand beside them. README.md in `benches` says how
-//! to read the figures.
+//! [`rounds`] measures, [`idle`] weighs silent connections, [`report`] writes; [`count`], [`bombs`] and [`inside`]
+//! stand beside them. README.md in `benches` says how to read the figures.
 
 mod bombs;
 mod count;
 mod frames;
 mod idle;
+mod inside;
 mod load;
 mod peers;
 mod process;
@@ -51,6 +52,8 @@ enum Command {
     Count(CountArgs),
     /// What others feel while 64 connections send bombs.
     Bombs(BombsArgs),
+    /// What a limit inside batches costs, by codec.
+    Inside(InsideArgs),
     /// Only the sink, until it is ended: for trying things by hand.
     Sink {
         /// Where to listen.
@@ -127,6 +130,26 @@ struct BombsArgs {
 }
 
 #[derive(Args)]
+struct InsideArgs {
+    /// sizegate's program.
+    #[arg(long)]
+    sizegate: PathBuf,
+    /// Rounds.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Milliseconds measured per cell.
+    #[arg(long, default_value_t = 500)]
+    measure_ms: u64,
+    #[arg(long, value_enum, default_value = "13")]
+    version: Version,
+    #[arg(long, value_enum, default_value = "json")]
+    content: Content,
+    /// Where configs and logs go.
+    #[arg(long)]
+    directory: PathBuf,
+}
+
+#[derive(Args)]
 struct LoadArgs {
     /// Whom to load.
     address: SocketAddr,
@@ -162,6 +185,7 @@ fn start() -> io::Result<()> {
         Command::Run(args) => run(args),
         Command::Count(args) => count(args),
         Command::Bombs(args) => bombs(args),
+        Command::Inside(args) => inside(args),
         Command::Sink { bind } => {
             let sink = Sink::start(bind, sink_workers()?)?;
             println!("{}", sink.address());
@@ -314,6 +338,40 @@ fn bombs(args: BombsArgs) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn inside(args: InsideArgs) -> io::Result<()> {
+    fs::create_dir_all(&args.directory)?;
+    let programs = Programs {
+        haproxy: PathBuf::new(),
+        sizegate: Some(args.sizegate),
+        threads: thread::available_parallelism()?.get(),
+        tls: None,
+        directory: args.directory,
+    };
+    let plan = Plan {
+        rounds: args.rounds,
+        measure: Duration::from_millis(args.measure_ms),
+        warm_up: Duration::from_millis(100),
+        version: args.version,
+        content: args.content,
+    };
+    println!(
+        "| batch | codec | frame | batch gate only, CPU µs/request | and 4 MiB uncompressed | ratio | used by others |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    inside::run(&plan, &programs, &start_sink()?, |cost| {
+        println!(
+            "| {} | {} | {} | {} | {} | {} | {:.0} % |",
+            cost.batch,
+            cost.codec.label(),
+            cost.frame_bytes,
+            cost.without_us.text(1),
+            cost.with_us.text(1),
+            cost.ratio.text(2),
+            cost.foreign_share.median * 100.0
+        );
+    })
 }
 
 fn start_sink() -> io::Result<Sink> {

@@ -72,6 +72,16 @@ pub struct Peer {
 impl Peer {
     /// Starts it in front of `sink`.
     pub fn start(kind: Kind, programs: &Programs, sink: SocketAddr) -> io::Result<Self> {
+        Self::start_with(kind, programs, sink, "")
+    }
+
+    /// As [`Peer::start`]; if it is sizegate, with `limits` beside the batch gate's.
+    pub fn start_with(
+        kind: Kind,
+        programs: &Programs,
+        sink: SocketAddr,
+        limits: &str,
+    ) -> io::Result<Self> {
         let port = match kind {
             Kind::Direct => {
                 return Ok(Self {
@@ -85,9 +95,11 @@ impl Peer {
             Kind::Haproxy | Kind::Sizegate => free_ports(3)?,
         };
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let log = programs.directory.join(format!("{}.log", kind.label()));
+        let log = programs
+            .directory
+            .join(format!("{}-{port}.log", kind.label()));
         let command = match kind {
-            Kind::Sizegate => sizegate(programs, address, sink, "")?,
+            Kind::Sizegate => sizegate(programs, address, sink, limits, "")?,
             Kind::Haproxy | Kind::Direct => haproxy(programs, address, sink)?,
         };
         let mut peer = Self::spawn(kind, address, command, &log)?;
@@ -126,7 +138,7 @@ impl Peer {
             threads: 1,
             ..programs.clone()
         };
-        let counted = sizegate(&one, address, sink, "inspection: {decode: never}")?;
+        let counted = sizegate(&one, address, sink, "", "inspection: {decode: never}")?;
         let mut command = Command::new("valgrind");
         command
             .arg("--tool=callgrind")
@@ -274,14 +286,18 @@ backend servers
     Ok(command)
 }
 
-/// The batch gate on: the learned limit, and a rule's. `more` goes to the end of the configuration.
+/// The batch gate on: the learned limit, and a rule's. `limits` are more of them, `more` goes to the end of the
+/// configuration.
 fn sizegate(
     programs: &Programs,
     address: SocketAddr,
     sink: SocketAddr,
+    limits: &str,
     more: &str,
 ) -> io::Result<Command> {
-    let config = programs.directory.join("sizegate.yaml");
+    let config = programs
+        .directory
+        .join(format!("sizegate-{}.yaml", address.port()));
     let (node_port, admin_port) = (address.port() + 1, address.port() + 2);
     let tls = match &programs.tls {
         Some(Certificate { cert, key, .. }) => format!(
@@ -300,8 +316,7 @@ listener:
   bind: {address}
   advertised_host: 127.0.0.1
   node_ports: {{first: {node_port}, node_ids: \"0\"}}
-{tls}limits:
-  batch_bytes: inherit
+{tls}limits: {{batch_bytes: inherit, {limits}}}
 rules:
   - name: bench
     topics: [\"{TOPIC}*\"]

@@ -107,7 +107,7 @@ impl Spread {
         }
     }
 
-    fn text(self, digits: usize) -> String {
+    pub fn text(self, digits: usize) -> String {
         let Self { median, low, high } = self;
         if median.is_nan() {
             return "–".into();

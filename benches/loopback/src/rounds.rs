@@ -126,13 +126,17 @@ pub fn run(
     Ok(samples)
 }
 
-struct Measured {
-    outcome: Outcome,
-    cpu: Cpu,
-    foreign_share: f64,
+/// One peer under one load.
+pub struct Measured {
+    pub outcome: Outcome,
+    /// Of the proxy's process.
+    pub cpu: Cpu,
+    /// Share of the machine that others used meanwhile.
+    pub foreign_share: f64,
 }
 
-fn measure(
+/// Loads a peer, after a while to get warm.
+pub fn measure(
     plan: &Plan,
     peer: &Peer,
     sink: &Sink,

@@ -46,7 +46,7 @@ export function gateLine(gate, nearShare) {
       gate.over ? el("span", { class: "overtext" }, ` · ${number(gate.over)} over`) : null));
 }
 
-/** The words for "largest so far" in a table. */
+/** The words for "largest that passed" in a table. */
 export const largestText = (gate) =>
   gate.largest === null ? "not measured" : number(gate.largest);
 

@@ -117,7 +117,7 @@ function origins(limits) {
     key: limit.gate,
     cells: [
       el("span", { class: "name" }, limit.gate),
-      limit.limit_bytes === null ? "none known" : number(limit.limit_bytes),
+      limit.limit_bytes === null ? (limit.source === null ? "none known" : "none") : number(limit.limit_bytes),
       el("ul", { class: "plain" }, limit.chain.map(({ what, bytes, role }) => el("li", {}, `${what}: ${number(bytes)}`, el("span", { class: "quiet" }, ` · ${role}`)))),
     ],
   }));

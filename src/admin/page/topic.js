@@ -69,7 +69,7 @@ function gateTable(topic, nearShare) {
     ],
   }));
   if (!rows.length) return el("p", { class: "empty" }, "No limit is known: the broker judges.");
-  return table("Gates of this topic", ["Gate", "Limit in force, bytes", { label: "Largest so far", kind: "num" }, { label: "How near", kind: "half" }, { label: "Near, over", kind: "num" }], rows);
+  return table("Gates of this topic", ["Gate", "Limit in force, bytes", { label: "Largest that passed", kind: "num" }, { label: "How near", kind: "half" }, { label: "Near, over", kind: "num" }], rows);
 }
 
 function chart(topic, sizes, here, params, width) {

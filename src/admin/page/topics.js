@@ -55,7 +55,7 @@ export function body({ topics, state }, { params }) {
       found.length === all.length ? count(all.length, "topic") : `${number(found.length)} of ${count(all.length, "topic")}`,
       pages > 1 ? `, ${number((page - 1) * PAGE + 1)} to ${number((page - 1) * PAGE + shown.length)} shown` : ""),
     rows.length
-      ? table("Topics", ["Topic", { label: "Limits, and the largest size so far", kind: "grow" }, { label: "Forwarded", kind: "num" }, { label: "Refused", kind: "num" }], rows)
+      ? table("Topics", ["Topic", { label: "Limits, and the largest size that passed", kind: "grow" }, { label: "Forwarded", kind: "num" }, { label: "Refused", kind: "num" }], rows)
       : el("p", { class: "empty" }, all.length ? "No topic matches." : "No topic is known yet."),
     pages > 1 ? pager(page, pages, params) : null,
   ];

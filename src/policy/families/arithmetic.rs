@@ -24,14 +24,6 @@ pub struct Gap {
     pub missing_bytes: Option<u64>,
 }
 
-/// Retry and dead-letter topics gather headers, so these sizes grow; keys and values stay as they are.
-const fn grows(gate: Gate) -> bool {
-    match gate {
-        Gate::Batch | Gate::Uncompressed | Gate::Record | Gate::Estimate | Gate::Headers => true,
-        Gate::Key | Gate::Value | Gate::Ratio | Gate::Frame => false,
-    }
-}
-
 /// Compares the own limits of a main topic and of a member, gate by gate; a gate at which nothing limits the member,
 /// or where a limit is not known, is left out. `learned`: a topic's own limit at the broker.
 pub fn gaps(
@@ -56,7 +48,7 @@ pub fn gaps(
         if limit.gate == Gate::Ratio || (limit.gate == Gate::Batch && main.is_none()) {
             return None;
         }
-        let headroom_bytes = if grows(limit.gate) { headroom } else { 0 };
+        let headroom_bytes = if limit.gate.grows() { headroom } else { 0 };
         let main_bytes = main.map(|main| main.value);
         Some(Gap {
             gate: limit.gate,
@@ -176,7 +168,7 @@ fn lower(limits: &mut Vec<Limit>, own: &Limit, member: &Arc<str>, headroom: u64)
     if own.gate == Gate::Ratio {
         return;
     }
-    let headroom = if grows(own.gate) { headroom } else { 0 };
+    let headroom = if own.gate.grows() { headroom } else { 0 };
     let value = own.value.saturating_sub(headroom);
     let known = limits.iter_mut().find(|limit| limit.gate == own.gate);
     if known.as_ref().is_some_and(|known| known.value <= value) {
@@ -198,7 +190,7 @@ fn lower(limits: &mut Vec<Limit>, own: &Limit, member: &Arc<str>, headroom: u64)
 /// The limits of a main topic for what has gathered headers.
 fn widened(mut main: TopicPolicy, headroom: u64) -> TopicPolicy {
     let widen = |limit: &Limit| {
-        let headroom = if grows(limit.gate) { headroom } else { 0 };
+        let headroom = if limit.gate.grows() { headroom } else { 0 };
         Limit {
             value: limit.value.saturating_add(headroom),
             headroom_bytes: limit.headroom_bytes.saturating_add(headroom),

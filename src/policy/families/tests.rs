@@ -442,7 +442,9 @@ fn sorting_topics_into_families_takes_time_in_proportion() {
         );
         took
     };
-    let (few, many) = (took(400), took(4000));
-    // Ten times the topics, and somebody else on the machine.
+    // The best of several: the machine has other things to do.
+    let best = |mains: usize| (0..5).map(|_| took(mains)).min().expect("five");
+    let (few, many) = (best(400), best(4000));
+    // Ten times the topics; a hundred times the time would be out of proportion.
     assert!(many < few * 60, "{few:?} {many:?}");
 }

@@ -140,7 +140,13 @@ impl Session {
                 if result.error_message.is_none()
                     && let Some(text) = self.explanation(result.error_code, sent)
                 {
-                    tracing::warn!(client = %self.who.address, code = result.error_code, "{text}");
+                    self.shared.refusal_log.log_broker_refusal(
+                        &sent.topic.name,
+                        result.error_code,
+                        self.who.address,
+                        self.who.client_id.as_deref().unwrap_or_default(),
+                        &text,
+                    );
                     result.error_message = Some(text.into_bytes());
                 }
             }

@@ -1,375 +1,93 @@
-//! One line per refusal, and repeated ones summarised: a client in a loop must not fill a disk.
+//! What happens again and again: the first at once, the rest as a count for each minute.
 //!
-//! Invariant: between two summaries at most [`KEYS`] refusals are logged one by one, and every refusal is either
-//! logged or counted in the next summary.
+//! Invariant: between two summaries at most [`KEYS`] keys are kept, and everything that happens is either a first or
+//! counted in the next summary.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::mem;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+/// So many keys are told apart between two summaries.
+pub(super) const KEYS: usize = 1_000;
 
-use crate::policy::{Action, Gate};
-use crate::telemetry::RefusalRecord;
+/// Counts repetitions by key; `R` is what a summary says of them.
+#[derive(Debug)]
+pub(super) struct Repeats<K, R>(Mutex<Seen<K, R>>);
 
-/// How often repeated refusals are summarised.
-const PERIOD: Duration = Duration::from_secs(60);
-/// How many (topic, gate, client) are told apart between two summaries.
-const KEYS: usize = 1_000;
-
-/// Logs refusals: the first of a topic, gate and client at once, its repetitions as counts per minute.
-#[derive(Debug, Default)]
-pub struct RefusalLog {
-    seen: Mutex<Seen>,
-}
-
-#[derive(Debug, Default)]
-struct Seen {
-    repeats: HashMap<Key, Repeats>,
-    /// Refusals whose topic, gate and client found no room.
+#[derive(Debug)]
+struct Seen<K, R> {
+    /// What came after the first, and how often.
+    by_key: HashMap<K, (u64, R)>,
+    /// What found no room.
     more: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
-    topic: String,
-    gate: Gate,
-    action: Action,
-    /// The first refusal that ends a loop deserves its line.
-    is_loop: bool,
-    client_id: String,
+/// What happened again since the last summary.
+pub(super) struct Summary<K, R> {
+    /// How often, by key; never 0.
+    pub(super) repeats: Vec<(K, u64, R)>,
+    /// Of too many keys to be told apart.
+    pub(super) more: u64,
 }
 
-/// What came after the first, since the last summary.
-#[derive(Debug, Default)]
-struct Repeats {
-    count: u64,
-    largest_bytes: u64,
-    last: Last,
+impl<K, R> Default for Repeats<K, R> {
+    fn default() -> Self {
+        Self(Mutex::new(Seen {
+            by_key: HashMap::new(),
+            more: 0,
+        }))
+    }
 }
 
-#[derive(Debug, Default)]
-struct Last {
-    id: String,
-    limit_bytes: u64,
-    software: String,
-    address: String,
-}
-
-impl RefusalLog {
-    /// Logs a refusal, or counts it if the same topic, gate and client was logged since the last quiet minute.
-    pub fn log_refusal(&self, refusal: &RefusalRecord) {
-        if self.is_first(refusal) {
-            write(refusal);
-        }
-    }
-
-    /// Writes what was counted since the last call. Those that were quiet meanwhile are first again.
-    pub fn summarise(&self) {
-        let (repeats, more) = {
-            let mut seen = self.lock();
-            let repeats = mem::take(&mut seen.repeats);
-            seen.repeats = repeats
-                .iter()
-                .filter(|(_, repeats)| repeats.count > 0)
-                .map(|(key, _)| (key.clone(), Repeats::default()))
-                .collect();
-            (repeats, mem::take(&mut seen.more))
-        };
-        for (key, repeats) in repeats.iter().filter(|(_, repeats)| repeats.count > 0) {
-            write_summary(key, repeats);
-        }
-        if more > 0 {
-            warn!(target: "sizegate::refusal", count = more, "more refusals, of too many topics and clients to be told apart");
-        }
-    }
-
-    /// Summarises every minute until `shutdown`, and once more then.
-    pub async fn run(&self, shutdown: CancellationToken) {
-        let mut minute = tokio::time::interval(PERIOD);
-        minute.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while shutdown.run_until_cancelled(minute.tick()).await.is_some() {
-            self.summarise();
-        }
-        self.summarise();
-    }
-
-    fn is_first(&self, refusal: &RefusalRecord) -> bool {
+impl<K: Eq + Hash + Clone, R: Default> Repeats<K, R> {
+    /// The first of its key since a quiet minute: say it now. Else it is counted, and `again` adds to what the summary
+    /// says.
+    pub(super) fn is_first(&self, key: K, again: impl FnOnce(&mut R)) -> bool {
         let mut seen = self.lock();
-        let key = Key::of(refusal);
-        if let Some(repeats) = seen.repeats.get_mut(&key) {
-            repeats.add(refusal);
+        if let Some((count, repeats)) = seen.by_key.get_mut(&key) {
+            *count += 1;
+            again(repeats);
             return false;
         }
-        if seen.repeats.len() >= KEYS {
+        if seen.by_key.len() >= KEYS {
             seen.more += 1;
             return false;
         }
-        seen.repeats.insert(key, Repeats::default());
+        seen.by_key.insert(key, (0, R::default()));
         true
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Key {
-    /// Of hostile length: two clients that differ only beyond 128 characters are one.
-    fn of(refusal: &RefusalRecord) -> Self {
-        Self {
-            topic: refusal.topic.chars().take(249).collect(), // Kafka's longest
-            gate: refusal.gate,
-            action: refusal.action,
-            is_loop: refusal.is_loop,
-            client_id: refusal.client_id.chars().take(128).collect(),
+    /// What was counted since the last call. Those that were quiet meanwhile are first again.
+    pub(super) fn summary(&self) -> Summary<K, R> {
+        let mut seen = self.lock();
+        let repeats: Vec<(K, u64, R)> = mem::take(&mut seen.by_key)
+            .into_iter()
+            .filter(|(_, (count, _))| *count > 0)
+            .map(|(key, (count, repeats))| (key, count, repeats))
+            .collect();
+        seen.by_key = repeats
+            .iter()
+            .map(|(key, ..)| (key.clone(), (0, R::default())))
+            .collect();
+        Summary {
+            repeats,
+            more: mem::take(&mut seen.more),
         }
     }
-}
 
-impl Repeats {
-    fn add(&mut self, refusal: &RefusalRecord) {
-        let short = |word: &str| word.chars().take(128).collect();
-        self.count += 1;
-        self.largest_bytes = self.largest_bytes.max(refusal.size_bytes);
-        self.last = Last {
-            id: short(&refusal.id),
-            limit_bytes: refusal.limit_bytes,
-            software: short(&refusal.software),
-            address: short(&refusal.address),
-        };
+    fn lock(&self) -> MutexGuard<'_, Seen<K, R>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// At a level of its own for each action; `tracing` wants levels to be constant.
-macro_rules! at_level_of {
-    ($action:expr, $($rest:tt)+) => {
-        match $action {
-            Action::Observe => info!(target: "sizegate::refusal", $($rest)+),
-            Action::Reject | Action::Offload => warn!(target: "sizegate::refusal", $($rest)+),
-        }
-    };
-}
-
-fn write(refusal: &RefusalRecord) {
-    let size = (!refusal.at_least).then_some(refusal.size_bytes);
-    let at_least = refusal.at_least.then_some(refusal.size_bytes);
-    at_level_of!(
-        refusal.action,
-        gate = refusal.gate.label(),
-        size_bytes = size,
-        at_least_bytes = at_least,
-        limit_bytes = refusal.limit_bytes,
-        source = refusal.source.label(),
-        rule = refusal.rule.as_deref(),
-        member = refusal.member.as_deref(),
-        action = refusal.action.label(),
-        error_code = refusal.error_code,
-        is_loop = refusal.is_loop.then_some(true),
-        topic = refusal.topic,
-        partition = refusal.partition,
-        batch_bytes = refusal.batch_bytes,
-        uncompressed_bytes = refusal.uncompressed_bytes,
-        codec = refusal.codec.map(|codec| codec.label()),
-        records = refusal.records,
-        record = refusal.record,
-        id = refusal.id,
-        client_id = refusal.client_id,
-        software = refusal.software,
-        address = refusal.address,
-        principal = refusal.principal.as_deref(),
-        "{}{}",
-        refusal.sentence(),
-        if refusal.is_loop {
-            " The client keeps sending it; this answer is to end that."
-        } else {
-            ""
-        }
-    );
-}
-
-fn write_summary(key: &Key, repeats: &Repeats) {
-    at_level_of!(
-        key.action,
-        count = repeats.count,
-        gate = key.gate.label(),
-        action = key.action.label(),
-        is_loop = key.is_loop.then_some(true),
-        topic = key.topic,
-        client_id = key.client_id,
-        largest_bytes = repeats.largest_bytes,
-        limit_bytes = repeats.last.limit_bytes,
-        software = repeats.last.software,
-        last_address = repeats.last.address,
-        last_id = repeats.last.id,
-        "more refusals of the same topic, gate and client"
-    );
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::capture::logged;
-    use super::*;
-    use crate::config::LogFormat;
-    use crate::telemetry::refusals::example;
-    use serde_json::{Value, json};
-
-    fn lines(act: impl FnOnce(&RefusalLog)) -> Vec<Value> {
-        let text = logged(LogFormat::Json, "info", |_| act(&RefusalLog::default()));
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
-
-    fn from(client_id: &str, size_bytes: u64) -> RefusalRecord {
-        RefusalRecord {
-            client_id: client_id.into(),
-            size_bytes,
-            ..example()
-        }
-    }
-
-    #[test]
-    fn a_refusal_is_one_line_with_the_fields_of_its_tail_and_who_sent_it() {
-        let mut lines = lines(|log| log.log_refusal(&example()));
-        assert_eq!(lines.len(), 1);
-        let line = lines[0].as_object_mut().unwrap();
-        line.remove("time");
-        let message = line.remove("message").unwrap();
-        assert!(
-            message
-                .as_str()
-                .unwrap()
-                .ends_with("Smaller notes, please."),
-            "{message}"
-        );
-        assert_eq!(
-            lines[0],
-            json!({
-                "level": "warn", "target": "sizegate::refusal", "gate": "record", "size_bytes": 70112,
-                "limit_bytes": 65536, "source": "rule", "rule": "orders", "action": "reject", "error_code": 10,
-                "topic": "orders", "partition": 0, "batch_bytes": 71240, "uncompressed_bytes": 90331, "codec": "lz4",
-                "records": 12, "record": 3, "id": "7f3a9c", "client_id": "checkout",
-                "software": "apache-kafka-java/4.3.0", "address": "10.0.0.7:51234",
-            })
-        );
-    }
-
-    #[test]
-    fn a_lower_bound_is_not_called_a_size() {
-        let refusal = RefusalRecord {
-            at_least: true,
-            action: Action::Observe,
-            ..example()
-        };
-        let line = &lines(|log| log.log_refusal(&refusal))[0];
-        assert_eq!(
-            (&line["at_least_bytes"], line.get("size_bytes")),
-            (&json!(70112), None)
-        );
-        assert_eq!(line["level"], "info");
-    }
-
-    #[test]
-    fn repetitions_are_counted_and_come_once_a_minute() {
-        let lines = lines(|log| {
-            for n in 0..5_000 {
-                log.log_refusal(&from("looping", 70_000 + n));
-            }
-            log.log_refusal(&from("once", 70_000));
-            log.summarise();
-        });
-        assert_eq!(lines.len(), 3);
-        assert_eq!(
-            (&lines[0]["client_id"], &lines[1]["client_id"]),
-            (&json!("looping"), &json!("once"))
-        );
-        assert_eq!(
-            (
-                &lines[2]["count"],
-                &lines[2]["client_id"],
-                &lines[2]["largest_bytes"]
-            ),
-            (&json!(4_999), &json!("looping"), &json!(74_999))
-        );
-    }
-
-    #[test]
-    fn after_a_quiet_minute_the_next_is_a_first_again() {
-        let lines = lines(|log| {
-            log.log_refusal(&from("a", 1));
-            log.log_refusal(&from("a", 2));
-            log.summarise(); // 1 counted
-            log.log_refusal(&from("a", 3));
-            log.summarise(); // 1 counted: not quiet yet
-            log.summarise(); // quiet
-            log.log_refusal(&from("a", 4));
-        });
-        let sizes: Vec<_> = lines
-            .iter()
-            .map(|line| (&line["count"], &line["size_bytes"]))
-            .collect();
-        let (none, one) = (&Value::Null, &json!(1));
-        assert_eq!(
-            sizes,
-            [
-                (none, &json!(1)),
-                (one, none),
-                (one, none),
-                (none, &json!(4))
-            ]
-        );
-    }
-
-    #[test]
-    fn topics_gates_clients_and_loops_are_told_apart() {
-        let lines = lines(|log| {
-            log.log_refusal(&example());
-            log.log_refusal(&RefusalRecord {
-                topic: "other".into(),
-                ..example()
-            });
-            log.log_refusal(&RefusalRecord {
-                gate: Gate::Batch,
-                ..example()
-            });
-            log.log_refusal(&RefusalRecord {
-                client_id: "other".into(),
-                ..example()
-            });
-            log.log_refusal(&RefusalRecord {
-                is_loop: true,
-                ..example()
-            });
-            log.log_refusal(&RefusalRecord {
-                partition: 7,
-                id: "other".into(),
-                ..example()
-            });
-        });
-        assert_eq!(lines.len(), 5);
-    }
-
-    #[test]
-    fn invented_client_ids_do_not_fill_the_log_or_the_memory() {
-        let lines = lines(|log| {
-            for n in 0..20_000 {
-                log.log_refusal(&from(&format!("{n}-{}", "x".repeat(5_000)), 1));
-            }
-            assert_eq!(log.lock().repeats.len(), KEYS);
-            assert!(
-                log.lock()
-                    .repeats
-                    .keys()
-                    .all(|key| key.client_id.len() <= 128)
-            );
-            log.summarise();
-            assert!(log.lock().repeats.is_empty());
-        });
-        assert_eq!(lines.len(), KEYS + 1);
-        assert_eq!(lines[KEYS]["count"], 19_000);
+impl<K, R> Repeats<K, R> {
+    pub(super) fn keys(&self) -> Vec<K>
+    where
+        K: Clone,
+    {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.by_key.keys().cloned().collect()
     }
 }

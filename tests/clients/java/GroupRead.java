@@ -43,7 +43,7 @@ public final class GroupRead {
                 new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.subscribe(List.of(cli.get("topic")));
             boolean shared = false;
-            long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
+            long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(240);
             while (READ.size() < records && System.nanoTime() < end) {
                 try {
                     var polled = consumer.poll(Duration.ofMillis(200));

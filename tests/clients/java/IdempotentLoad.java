@@ -7,9 +7,11 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Produces numbered records under load with an idempotent producer, over brokers that come and go.
  *
- * <p>{@code bootstrap= topic= partitions=3 records=20000 [bytes=1000] [per_second=4000]}. A value begins with its
- * number and a space. One line with {@code started} when the first record is acknowledged, one with
- * {@code progress} each thousand, then {@code acked} (numbers) and {@code failed} (number and why).
+ * <p>{@code bootstrap= topic= partitions=3 records=20000 [bytes=1000] [per_second=4000] [hold_at= hold=]}. A value
+ * begins with its number and a space. Record {@code hold_at} waits for the file {@code hold}: then there is load left
+ * whatever else takes how long. One line with {@code started} when the first record is acknowledged, one with
+ * {@code progress} each thousand, then {@code acked} (numbers), {@code failed} (number and why) and
+ * {@code reauthenticated}: how often connections authenticated anew.
  */
 public final class IdempotentLoad {
     public static void main(String[] args) throws Exception {
@@ -17,6 +19,8 @@ public final class IdempotentLoad {
         int records = cli.getInt("records", 20000);
         int bytes = cli.getInt("bytes", 1000);
         int partitions = cli.getInt("partitions", 3);
+        int holdAt = cli.getInt("hold_at", -1);
+        double reauthenticated;
         long nanosEach = 1_000_000_000L / cli.getInt("per_second", 4000);
         boolean[] acked = new boolean[records];
         AtomicInteger count = new AtomicInteger();
@@ -27,6 +31,9 @@ public final class IdempotentLoad {
                 new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer())) {
             long start = System.nanoTime();
             for (int i = 0; i < records; i++) {
+                while (i == holdAt && !java.nio.file.Files.exists(java.nio.file.Path.of(cli.get("hold")))) {
+                    Thread.sleep(20);
+                }
                 long due = start + i * nanosEach;
                 long now = System.nanoTime();
                 if (due > now) {
@@ -51,6 +58,9 @@ public final class IdempotentLoad {
                 });
             }
             producer.flush();
+            reauthenticated = producer.metrics().values().stream()
+                .filter(metric -> metric.metricName().name().equals("successful-reauthentication-total"))
+                .mapToDouble(metric -> (Double) metric.metricValue()).sum();
         }
         var numbers = new java.util.ArrayList<Object>();
         for (int i = 0; i < records; i++) {
@@ -58,6 +68,6 @@ public final class IdempotentLoad {
                 numbers.add(i);
             }
         }
-        Cli.line("acked", numbers, "failed", failed);
+        Cli.line("acked", numbers, "failed", failed, "reauthenticated", reauthenticated);
     }
 }

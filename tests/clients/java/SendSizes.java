@@ -10,8 +10,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Sends records of given value sizes and says what became of each.
  *
  * <p>{@code bootstrap= topic= values=100,1000,100 [content=random|a] [partition=0] [together=true] [then=100]}:
- * together sends all before it waits, with a linger and a batch size that put them into one batch; otherwise each
- * is waited for. One line a record; then one with the producer's splits of batches. {@code then} sends more records
+ * together sends all before it waits, with a linger (ended by a flush) and a batch size that put them into one
+ * batch; otherwise each is waited for. One line a record; then one with the producer's splits of batches. {@code then} sends more records
  * with the same producer afterwards, each waited for: whether it still works.
  */
 public final class SendSizes {
@@ -22,7 +22,7 @@ public final class SendSizes {
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         List<String> lines = new ArrayList<>();
         Object[] defaults = together
-            ? new Object[] {"linger.ms", 300, "batch.size", 1 << 20, "max.request.size", 16 << 20, "delivery.timeout.ms", 60000}
+            ? new Object[] {"linger.ms", 20_000, "batch.size", 1 << 20, "max.request.size", 16 << 20, "delivery.timeout.ms", 60000}
             : new Object[] {"linger.ms", 0, "delivery.timeout.ms", 60000};
         long start = System.nanoTime();
         try (KafkaProducer<byte[], byte[]> producer =
@@ -59,6 +59,7 @@ public final class SendSizes {
                 long began = System.nanoTime();
                 Future<RecordMetadata> future =
                     producer.send(new ProducerRecord<>(cli.get("topic"), cli.getInt("partition", 0), null, value));
+                producer.flush();
                 report(sizes.length + i, later[i], future, false, began);
             }
         }

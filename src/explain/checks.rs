@@ -4,12 +4,13 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::limits::GateLimit;
 use super::{DEFAULT_MAX_REQUEST_SIZE, Ground, Question, RecordSizes};
 use crate::findings::{
     COMPRESSION_TYPE, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting,
-    SettingSource, TopicFacts,
+    TopicFacts,
 };
-use crate::policy::{Action, Codec, Gate, Learned, Limit, Source, TopicPolicy, grouped, labelled};
+use crate::policy::{Action, Codec, Gate, TopicPolicy, labelled};
 
 /// What the Java consumer asks of one partition unless it says otherwise: soft.
 const MAX_PARTITION_FETCH_BYTES: u64 = 1_048_576;
@@ -51,46 +52,6 @@ labelled! {
     }
 }
 
-labelled! {
-    /// What part a number plays for a limit.
-    Role {
-        /// The smallest: it holds.
-        InForce = "in force",
-        /// Holds too, and is not the smallest.
-        Larger = "larger",
-        /// Would hold if nothing stood over it.
-        Overridden = "overridden",
-        /// `batch_bytes: none`: only the broker compares it.
-        BrokerOnly = "broker only",
-    }
-}
-
-/// A gate of ours with its limit in force.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct GateLimit {
-    /// The gate.
-    pub gate: Gate,
-    /// Bytes (of the gate `ratio` the ratio); `None`: no limit, or none that is known.
-    pub limit_bytes: Option<u64>,
-    /// Where it comes from.
-    pub source: Option<Source>,
-    /// The rule or the family member.
-    pub name: Option<String>,
-    /// Every number that it was chosen from.
-    pub chain: Vec<Candidate>,
-}
-
-/// A number that a limit was chosen from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Candidate {
-    /// What sets it.
-    pub what: String,
-    /// Bytes.
-    pub bytes: u64,
-    /// What part it plays.
-    pub role: Role,
-}
-
 /// One comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
@@ -110,142 +71,8 @@ pub struct Check {
     pub note: String,
 }
 
-/// The limits in force: the batch gate's always, the others' where they are set.
-pub(super) fn limits(
-    question: &Question,
-    ground: &Ground<'_>,
-    policy: &TopicPolicy,
-) -> Vec<GateLimit> {
-    let learned = ground
-        .topic
-        .and_then(TopicFacts::batch_limit)
-        .map(Learned::own);
-    let of_member = |at: usize| (ground.batch_limit_of)(&policy.members.get(at)?.topic);
-    let limit = policy.batch_limit(policy.tightest(learned, of_member));
-    let frame = u64::from(ground.config.listener.frame_bytes);
-    let mut limits = vec![
-        batch(question, ground, policy, limit.as_ref()),
-        GateLimit {
-            gate: Gate::Frame,
-            limit_bytes: Some(frame),
-            source: Some(Source::Rule),
-            name: None,
-            chain: vec![Candidate {
-                what: "listener.frame_bytes".to_owned(),
-                bytes: frame,
-                role: Role::InForce,
-            }],
-        },
-    ];
-    limits.extend(policy.inside_limits().iter().map(|limit| GateLimit {
-        gate: limit.gate,
-        limit_bytes: Some(limit.value),
-        source: Some(limit.source),
-        name: limit.name.as_deref().map(str::to_owned),
-        chain: vec![Candidate {
-            what: set_by(limit),
-            bytes: limit.value,
-            role: Role::InForce,
-        }],
-    }));
-    limits
-}
-
-fn set_by(limit: &Limit) -> String {
-    let name = limit.name.as_deref().unwrap_or_default();
-    let key = match limit.gate {
-        Gate::Ratio => "ratio".to_owned(),
-        gate => format!("{gate}_bytes"),
-    };
-    match limit.source {
-        Source::Family => format!("the family's member {name}, less headroom"),
-        _ if name == "limits" => format!("{key} in limits"),
-        _ => format!("{key} of rule \"{name}\""),
-    }
-}
-
-/// The batch gate: the smallest of the configuration's number, the topic's own, and what its family leaves.
-fn batch(
-    question: &Question,
-    ground: &Ground<'_>,
-    policy: &TopicPolicy,
-    limit: Option<&Limit>,
-) -> GateLimit {
-    let in_force = limit.map(|limit| limit.value);
-    let mut chain = Vec::new();
-    let holds = |bytes: u64| match in_force {
-        Some(limit) if bytes <= limit => Role::InForce,
-        _ => Role::Larger,
-    };
-    if let Some(set) = &policy.batch {
-        chain.push(Candidate {
-            what: set_by(set),
-            bytes: set.value,
-            role: holds(set.value),
-        });
-    }
-    if let Some(topic) = ground.topic {
-        let role = |bytes| {
-            if policy.inherits {
-                holds(bytes)
-            } else {
-                Role::BrokerOnly
-            }
-        };
-        for (key, below, setting) in [
-            (
-                MAX_MESSAGE_BYTES,
-                "message.max.bytes",
-                &topic.max_message_bytes,
-            ),
-            (SEGMENT_BYTES, "log.segment.bytes", &topic.segment_bytes),
-        ] {
-            let steps = setting.iter().flat_map(Setting::steps).enumerate();
-            chain.extend(steps.map(|(at, step)| {
-                let key = match step.source {
-                    SettingSource::Topic => key,
-                    _ => below,
-                };
-                Candidate {
-                    what: format!("{key} ({})", step.source.text()),
-                    bytes: step.value,
-                    role: if at == 0 {
-                        role(step.value)
-                    } else {
-                        Role::Overridden
-                    },
-                }
-            }));
-        }
-    }
-    chain.extend(policy.members.iter().filter_map(|member| {
-        let own = (ground.batch_limit_of)(&member.topic)?;
-        let bytes = own.saturating_sub(member.headroom_bytes);
-        Some(Candidate {
-            what: format!(
-                "{}, a member of the family of {}: {} less {} of headroom",
-                member.topic,
-                question.topic,
-                grouped(own),
-                grouped(member.headroom_bytes)
-            ),
-            bytes,
-            role: holds(bytes),
-        })
-    }));
-    GateLimit {
-        gate: Gate::Batch,
-        limit_bytes: in_force,
-        source: limit.map(|limit| limit.source),
-        name: limit
-            .and_then(|limit| limit.name.as_deref())
-            .map(str::to_owned),
-        chain,
-    }
-}
-
 /// Every comparison on the record's way, in order.
-pub(super) fn checks(
+pub(super) fn on_the_way(
     question: &Question,
     ground: &Ground<'_>,
     policy: &TopicPolicy,
@@ -335,18 +162,12 @@ fn ours(gate: &GateLimit, policy: &TopicPolicy, record: &RecordSizes) -> Option<
         (None, _) if gate.gate == Gate::Batch && policy.inherits => Outcome::Unknown,
         (None, _) => return None,
     };
-    let source = match (&gate.source, &gate.name) {
-        (_, _) if gate.gate == Gate::Frame => "listener.frame_bytes".to_owned(),
-        (Some(source), Some(name)) => format!("{source} {name}"),
-        (Some(source), None) => source.label().to_owned(),
-        (None, _) => "not known".to_owned(),
-    };
     Some(Check {
         by: Party::Sizegate,
         what: format!("gate {}", gate.gate),
         size_bytes: size,
         limit_bytes: limit,
-        source,
+        source: gate.source_text(),
         outcome,
         note: note.to_owned(),
     })
