@@ -19,6 +19,7 @@ use make::{
 };
 use sizegate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordStream, walk_records};
 use sizegate::codec::{Decoders, End, Output, scanned_bound, upper_bound};
+use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, inspect};
 use sizegate::policy::Codec;
 
 /// What `Reference.java` prints of one batch.
@@ -480,6 +481,7 @@ fn what_a_broker_accepts_we_read_and_every_size_is_the_same() {
 
 fn compare(version: &str, corpus: &[Vec<u8>], lines: &[Kafka]) {
     let mut decoders = Decoders::new();
+    let mut scratch = Scratch::new();
     let mut differences = String::new();
     let (mut accepted, mut refused, mut lenient) = (0, 0, 0);
     for (index, (batch, kafka)) in corpus.iter().zip(lines).enumerate() {
@@ -503,9 +505,15 @@ fn compare(version: &str, corpus: &[Vec<u8>], lines: &[Kafka]) {
                 if kafka.walked.as_ref() != Some(&walked) {
                     differ("the broker walks other records");
                 }
-                let records_bytes = sizes.iter().map(|[record, ..]| record).sum();
+                let records_bytes: u64 = sizes.iter().map(|[record, ..]| record).sum();
                 if let Some(bound) = false_bound(batch, records_bytes) {
                     differ(&format!("a bound says {bound}"));
+                }
+                // Small ones are enough, and a debug build takes its time over the others.
+                if records_bytes < 20_000
+                    && let Some(wrong) = wrong_verdict(batch, sizes, &mut scratch)
+                {
+                    differ(&wrong);
                 }
             }
             (Some(_), Ok(_)) => lenient += 1,
@@ -550,6 +558,38 @@ fn false_bound(batch: &[u8], records_bytes: u64) -> Option<u64> {
     .flatten()
     .map(|bound| bound.at_most)
     .find(|at_most| *at_most < records_bytes)
+}
+
+/// Limits one below, at and one above what is there, each alone: only the first is exceeded.
+fn wrong_verdict(batch: &[u8], sizes: &Sizes, scratch: &mut Scratch) -> Option<String> {
+    let header = BatchHeader::read(batch).unwrap();
+    let largest = |at: usize| sizes.iter().map(|sizes| sizes[at]).max().unwrap_or(0);
+    let uncompressed = 61 + sizes.iter().map(|sizes| sizes[0]).sum::<u64>();
+    type Set = fn(&mut DeepLimits) -> &mut Option<u64>;
+    let limits: [(u64, Set); 6] = [
+        (uncompressed, |limits| &mut limits.uncompressed_bytes),
+        (largest(0), |limits| &mut limits.record_bytes),
+        (largest(1), |limits| &mut limits.key_bytes),
+        (largest(2), |limits| &mut limits.value_bytes),
+        (largest(3), |limits| &mut limits.headers_bytes),
+        (largest(4), |limits| &mut limits.estimate_bytes),
+    ];
+    limits
+        .into_iter()
+        .enumerate()
+        .find_map(|(gate, (size, set))| {
+            (size.saturating_sub(1)..=size + 1).find_map(|limit| {
+                let mut limits = DeepLimits::NONE;
+                *set(&mut limits) = Some(limit);
+                let found = inspect(&header, batch, &limits, Effort::VERDICT, scratch).finding;
+                let is_right = match found {
+                    Finding::Over(over) => size > limit && over.size.bytes() <= size,
+                    Finding::Within => size <= limit,
+                    _ => false,
+                };
+                (!is_right).then(|| format!("gate {gate}, {size} at a limit of {limit}: {found:?}"))
+            })
+        })
 }
 
 /// Every size is the same, but for a record whose length varint is longer than it need be: Kafka gives it the size it

@@ -99,7 +99,8 @@ fn library_error(code: usize) -> DecodeError {
 
 /// What the headers of one frame and of its blocks say of its decoded size.
 pub(super) struct FrameBound {
-    /// Declared content size. The library refuses a frame that decodes to anything else.
+    /// Declared content size, where it can be believed: the library refuses a frame that decodes to anything else, but
+    /// not if its last block is empty, and only once it has decoded all of it.
     pub(super) content_bytes: Option<u64>,
     /// No more than the blocks can hold.
     pub(super) blocks_at_most: u64,
@@ -138,17 +139,36 @@ pub(super) fn read_frame(input: &mut Input<'_>) -> Result<FrameBound, DecodeErro
         2 => Some(u64::from(u32::from_le_bytes(input.array()?))),
         _ => Some(u64::from_le_bytes(input.array()?)),
     };
-    let blocks_at_most = read_blocks(input)?;
+    let blocks = read_blocks(input)?;
     if has_checksum {
         input.take(4)?;
     }
     Ok(FrameBound {
-        content_bytes,
-        blocks_at_most,
+        content_bytes: content_bytes.filter(|bytes| blocks.can_hold(*bytes)),
+        blocks_at_most: blocks.at_most,
     })
 }
 
-fn read_blocks(input: &mut Input<'_>) -> Result<u64, DecodeError> {
+/// What the headers of a frame's blocks say.
+struct Blocks {
+    /// They hold no more.
+    at_most: u64,
+    /// The last one is empty.
+    end_empty: bool,
+}
+
+impl Blocks {
+    /// The declared content is what they hold, if the frame decodes; and a broker that tries does not decode much more
+    /// before it finds that it does not.
+    fn can_hold(&self, content_bytes: u64) -> bool {
+        let credible = content_bytes
+            .saturating_mul(16)
+            .saturating_add(BLOCK_BYTES_MAX.saturating_mul(2));
+        !self.end_empty && self.at_most <= credible
+    }
+}
+
+fn read_blocks(input: &mut Input<'_>) -> Result<Blocks, DecodeError> {
     let mut at_most = 0u64;
     loop {
         let [a, b, c] = input.array()?;
@@ -163,7 +183,10 @@ fn read_blocks(input: &mut Input<'_>) -> Result<u64, DecodeError> {
         input.take(stored_bytes as usize)?;
         at_most = at_most.saturating_add(most_bytes);
         if header & 1 != 0 {
-            return Ok(at_most);
+            return Ok(Blocks {
+                at_most,
+                end_empty: size == 0,
+            });
         }
     }
 }

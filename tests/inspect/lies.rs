@@ -224,3 +224,34 @@ fn the_largest_of_a_hundred_thousand_tiny_records_is_found() {
         );
     }
 }
+
+/// zstd compares a frame's declared size with what came out when it decodes the last block, if that is not empty. Kafka
+/// accepts the first of these; of the second it decodes everything before it refuses it.
+#[test]
+fn a_zstd_frame_that_holds_more_than_it_declares_passes_no_limit() {
+    let long = records(&[value(vec![0; 30_000_000])]);
+    let (head, zeros) = long.split_at(16);
+    let block = |size_and_kind: usize, bytes: &[u8]| {
+        [&(size_and_kind as u32).to_le_bytes()[..3], bytes].concat()
+    };
+    for declared in [20_000u32, 1_000_000] {
+        let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x80, 0x38];
+        frame.extend(declared.to_le_bytes());
+        frame.extend(block(head.len() << 3, head));
+        for zeros in zeros.chunks(100_000) {
+            frame.extend(block((zeros.len() << 3) | 2, &[0]));
+        }
+        for last in [block(1, &[]), block((1 << 3) | 1, &[0])] {
+            let batch = batch_of(Codec::Zstd, &[&frame[..], &last].concat(), 1);
+            let limits = DeepLimits {
+                uncompressed_bytes: Some(4_000_000),
+                ..DeepLimits::NONE
+            };
+            let finding = judge(&batch, &limits).finding;
+            assert!(
+                matches!(finding, Finding::Over(_) | Finding::Undecodable(_)),
+                "{declared}: {finding:?}"
+            );
+        }
+    }
+}
