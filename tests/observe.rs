@@ -127,7 +127,7 @@ fn refusals(sizegate: &Sizegate) -> Vec<BTreeMap<String, Value>> {
 }
 
 /// The first line of the refusal log about each topic and gate: repeated ones are summarised by the minute, and what
-/// was quiet for one is logged anew.
+/// was quiet for one is logged anew. (What the broker refuses after us is another line.)
 fn log(sizegate: &mut Sizegate) -> Vec<BTreeMap<String, Value>> {
     let text = sizegate.log();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -137,7 +137,7 @@ fn log(sizegate: &mut Sizegate) -> Vec<BTreeMap<String, Value>> {
         .map(|line| verdict(&serde_json::from_str(line).unwrap()));
     let mut seen = BTreeSet::new();
     lines
-        .filter(|line| !line.contains_key("count"))
+        .filter(|line| !line.contains_key("count") && !line.contains_key("refused_by"))
         .filter(|line| seen.insert((line["topic"].to_string(), line["gate"].to_string())))
         .collect()
 }

@@ -73,7 +73,7 @@ impl RefusalLog {
             client_id: short(client_id, WORD),
         };
         if self.brokers.is_first(key, |()| ()) {
-            warn!(target: "sizegate::refusal", refused_by = "broker", %client, client_id, code = error_code, "{text}");
+            warn!(target: "sizegate::refusal", refused_by = "broker", topic, %client, client_id, code = error_code, "{text}");
         }
     }
 
