@@ -5,6 +5,7 @@
 //! logs and writes refusals, once. Only what the broker itself would judge by size is judged here: a batch that is
 //! wrong in a way the broker checks earlier is forwarded, and the broker answers it.
 
+mod doubts;
 mod measure;
 mod settle;
 mod weigh;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
+use self::doubts::fallen;
 use self::weigh::Scales;
 pub use self::weigh::{Inspected, LongDecode, inspect_long};
 use super::topics::{Resolved, TopicCache, TopicHandle};
@@ -23,7 +25,7 @@ use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
 use crate::policy::{
-    Action, BatchFacts, Codec, Learned, Limit, LingerWatch, LoopDetector, Size, Source, Violation,
+    Action, BatchFacts, Codec, Learned, LingerWatch, LoopDetector, Size, Violation,
 };
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
@@ -411,33 +413,6 @@ impl Judge {
         Ok(())
     }
 
-    /// What must be confirmed before anything is refused: that the broker would have judged the batch by its
-    /// size at all (topic and partition exist), and that a learned limit is still true.
-    fn doubts(&mut self, asked: &Asked) -> Option<Question> {
-        let mut over: BTreeSet<Arc<str>> = BTreeSet::new();
-        let mut is_doubtful = false;
-        let mut weighed = std::mem::take(&mut self.weighed);
-        for weighed in &mut weighed {
-            let (topic, limit) = match &weighed.outcome {
-                Outcome::Over(measured, violation) => (&measured.topic, Some(&violation.limit)),
-                Outcome::NoRecords(topic) => (topic, None),
-                _ => continue,
-            };
-            let partition = self.layout.partitions[weighed.partition_entry].index;
-            over.insert(Arc::clone(&topic.name));
-            let members = topic.policy.members.iter();
-            over.extend(members.map(|bound| Arc::clone(&bound.topic)));
-            match self.standing(topic, limit, partition, asked) {
-                Standing::Stands => {}
-                Standing::Doubtful => is_doubtful = true,
-                Standing::Falls => weighed.outcome = fallen(&mut weighed.outcome),
-            }
-        }
-        self.weighed = weighed;
-        // All of them: what stands now may be too old when the others are confirmed.
-        is_doubtful.then(|| Question::Topics(over.into_iter().collect()))
-    }
-
     fn has_repeated_topics(&self, frame: &[u8]) -> bool {
         let topics = &self.layout.topics;
         if topics.len() < 2 {
@@ -462,77 +437,6 @@ impl Judge {
             order[place].1.push(partition_entry);
         }
         order
-    }
-}
-
-/// Whether a violation is reason to refuse.
-enum Standing {
-    Stands,
-    /// The control plane has not confirmed it.
-    Doubtful,
-    /// The broker judges this one: there is no such partition.
-    Falls,
-}
-
-impl Judge {
-    /// `limit` is what is exceeded; `None` where it is something that no limit is needed for.
-    fn standing(
-        &self,
-        topic: &TopicHandle,
-        limit: Option<&Limit>,
-        partition: i32,
-        asked: &Asked,
-    ) -> Standing {
-        let learned = limit.filter(|limit| !topic.policy.is_configured(limit));
-        let is_configured = learned.is_none();
-        match topic.known.as_ref().and_then(|known| known.partitions()) {
-            // Once asked, only what was read is judged by.
-            Some(count) if (0..count).contains(&partition) => {
-                if asked.limits || learned.is_none_or(|limit| self.is_current(topic, limit)) {
-                    Standing::Stands
-                } else {
-                    Standing::Doubtful
-                }
-            }
-            _ if !asked.limits => Standing::Doubtful,
-            // The cluster was asked and has no such topic or partition. What it does not let us see may well exist,
-            // and then a configured number counts.
-            None if is_configured && asked.unseen.contains(&topic.name) => Standing::Stands,
-            None | Some(_) => Standing::Falls,
-        }
-    }
-
-    /// What was read last was read just now, and is what this session's broker applies.
-    fn is_current(&self, topic: &TopicHandle, limit: &Limit) -> bool {
-        let whose = match (limit.source, &limit.name) {
-            (Source::Family, Some(member)) => topic.member(member),
-            _ => topic.known.as_ref(),
-        };
-        let Some(whose) = whose else {
-            return false;
-        };
-        let cluster = &self.shared.cluster;
-        cluster
-            .known_limits(whose, self.node_id, CURRENT)
-            .and_then(|limits| limits.batch_limit())
-            .is_some_and(|(bytes, _)| bytes == limit.value.saturating_add(limit.headroom_bytes))
-    }
-}
-
-/// What is left when a violation does not stand: a learned limit no longer counts, but a configured number does.
-fn fallen(outcome: &mut Outcome) -> Outcome {
-    match std::mem::replace(outcome, Outcome::Pass) {
-        Outcome::Over(measured, violation)
-            if !measured.topic.policy.is_configured(&violation.limit) =>
-        {
-            match measured.topic.policy.judge_batch(&measured.facts, None) {
-                Some(configured) => Outcome::Over(measured, configured),
-                None => Outcome::Within(measured),
-            }
-        }
-        Outcome::Over(measured, _) => Outcome::Within(measured),
-        Outcome::NoRecords(_) => Outcome::Answer(UNKNOWN_TOPIC_OR_PARTITION, NOTHING_FOR_NOBODY),
-        other => other,
     }
 }
 
