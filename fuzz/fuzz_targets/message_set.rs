@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sizegate::batch::{largest_message, messages};
+use sizegate::batch::{BatchHeader, largest_message, messages};
 use sizegate::codec::crc32;
 use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, inspect_message_set};
 
@@ -28,7 +28,9 @@ fuzz_target!(|input: (u16, &[u8])| {
         Finding::Unfinished => panic!("{judged:?}"),
         Finding::BadCrc | Finding::Within | Finding::Undecodable(_) => {}
     }
-    if let Ok((largest, _)) = largest_message(&set) {
+    // The broker refuses all of a set in which a batch has no whole header.
+    let is_whole = messages(&set).flatten().all(|message| message.magic < 2 || BatchHeader::read(message.bytes).is_ok());
+    if let (true, Ok((largest, _))) = (is_whole, largest_message(&set)) {
         let is_plain = largest.magic < 2 && largest.attributes & 7 == 0;
         let is_over = is_plain && Some(largest.wire_bytes()) > limit;
         assert!(!is_over || judged.finding != Finding::Within, "{judged:?}");
