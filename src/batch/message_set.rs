@@ -62,10 +62,17 @@ impl<'a> Message<'a> {
 /// (`ByteBufferLogInputStream.nextBatch`): it stores those before it.
 ///
 /// # Errors
-/// A size or a magic that no message has: the broker refuses the whole set for that, not for its size.
+/// A size or a magic that no message has: the broker refuses the whole set for that, not for its size. Nothing follows
+/// an error.
 pub fn messages(set: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Malformed>> {
     let mut rest = set;
-    std::iter::from_fn(move || next_message(&mut rest).transpose())
+    std::iter::from_fn(move || {
+        let message = next_message(&mut rest).transpose();
+        if let Some(Err(_)) = message {
+            rest = &[];
+        }
+        message
+    })
 }
 
 fn next_message<'a>(rest: &mut &'a [u8]) -> Result<Option<Message<'a>>, Malformed> {
@@ -312,6 +319,13 @@ mod tests {
             (118, 1, 3)
         );
         assert_eq!(largest.bytes, message(1, 1, 100));
+    }
+
+    #[test]
+    fn nothing_follows_a_message_that_cannot_be() {
+        let set = [message(0, 0, 20), message(9, 0, 20), message(1, 0, 20)].concat();
+        let all: Vec<bool> = messages(&set).map(|message| message.is_ok()).collect();
+        assert_eq!(all, [true, false]);
     }
 
     #[test]
