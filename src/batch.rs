@@ -10,12 +10,14 @@
     clippy::arithmetic_side_effects
 )]
 
+mod front;
 mod header;
 mod message_set;
 mod record;
 mod stream;
 mod walk;
 
+pub use front::{Front, front};
 pub use header::{BATCH_HEADER_BYTES, BatchHeader};
 pub use message_set::{Message, MessageStream, largest_message, messages};
 pub(crate) use record::varint_bytes;

@@ -7,7 +7,7 @@ use crate::wire::{Malformed, Reader};
 pub const BATCH_HEADER_BYTES: usize = 61;
 
 /// Bytes of a batch that its length field does not count: base offset and the field itself.
-const LOG_OVERHEAD_BYTES: u64 = 12;
+pub(super) const LOG_OVERHEAD_BYTES: u64 = 12;
 
 /// The fields before the first record, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

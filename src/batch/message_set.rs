@@ -5,13 +5,13 @@
 
 use std::ops::ControlFlow;
 
+use super::front::{Front, LEAST_LENGTH, front};
+use super::header::LOG_OVERHEAD_BYTES;
 use super::{RecordError, RecordSizes};
 use crate::wire::{Malformed, Reader, Reason};
 
-/// Offset and size, which the size does not count.
-const LOG_OVERHEAD_BYTES: u64 = 12;
-/// CRC, magic, attributes, key length and value length: the shortest message of magic 0.
-const SHORTEST_MESSAGE_BYTES: u32 = 14;
+/// Where the CRC stands: behind offset and size, which the size does not count.
+const CRC_AT: usize = LOG_OVERHEAD_BYTES as usize;
 /// Where what the CRC covers begins: at the magic.
 const CRC_FROM: usize = 16;
 /// Everything up to the key's length, in magic 0 and in magic 1, which has a timestamp more.
@@ -76,25 +76,18 @@ pub fn messages(set: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Malforme
 }
 
 fn next_message<'a>(rest: &mut &'a [u8]) -> Result<Option<Message<'a>>, Malformed> {
-    let r = &mut Reader::new(rest);
-    let Ok(size) = r.int64("offset").and_then(|_| r.int32("message_size")) else {
-        return Ok(None);
+    let (magic, length) = match front(rest) {
+        Front::Cut | Front::Overflowing => return Ok(None),
+        Front::Broken(malformed) => return Err(malformed),
+        Front::Whole { magic, bytes } => (magic, bytes),
     };
-    let size = u32::try_from(size).unwrap_or(0);
-    if size < SHORTEST_MESSAGE_BYTES {
-        return Err(Malformed::new("message_size", Reason::InvalidValue));
-    }
-    let Ok((crc, magic)) = r.uint32("crc").and_then(|crc| Ok((crc, r.int8("magic")?))) else {
-        return Ok(None);
-    };
-    if !matches!(magic, 0..=2) {
-        return Err(Malformed::new("magic", Reason::InvalidValue));
-    }
-    let length = (size as usize).saturating_add(LOG_OVERHEAD_BYTES as usize);
     let Some((bytes, behind)) = rest.split_at_checked(length) else {
         return Ok(None);
     };
     *rest = behind;
+    let r = &mut Reader::new(bytes.get(CRC_AT..).unwrap_or_default());
+    let crc = r.uint32("crc")?;
+    r.int8("magic")?;
     let attributes = if magic == 2 {
         // Behind the checksum of this format.
         r.uint32("crc")?;
@@ -285,7 +278,7 @@ impl MessageStream {
         let (size, magic, attributes) = read().map_err(|_| RecordError::Truncated)?;
         let size = u32::try_from(size).map_err(|_| RecordError::NegativeLength)?;
         self.length = u64::from(size).saturating_add(LOG_OVERHEAD_BYTES);
-        let is_sound = size >= SHORTEST_MESSAGE_BYTES && magic == self.magic && attributes & 7 == 0;
+        let is_sound = size >= LEAST_LENGTH && magic == self.magic && attributes & 7 == 0;
         let head = sizes(&self.front, self.length).filter(|_| is_sound);
         self.head = Some(head.ok_or(RecordError::LengthMismatch)?.at(self.length));
         Ok(())

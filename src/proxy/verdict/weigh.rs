@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::measure::with_scratch;
 use super::{Asked, Measured, Outcome, TopicHandle};
-use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, largest_message};
+use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, Front, front, largest_message};
 use crate::config::Decode;
 use crate::inspect::{
     DeepLimits, Effort, Finding, Inspection, Scratch, inspect, inspect_message_set,
@@ -13,18 +13,12 @@ use crate::inspect::{
 use crate::policy::{BatchFacts, Codec, Size};
 use crate::wire::produce::Layout;
 
-/// Where a batch's magic stands.
-const MAGIC_AT: usize = 16;
-
 /// Before this version the broker looks at the codec before it looks at sizes.
 const FIRST_ZSTD_VERSION: i16 = 7;
 
 /// Where the lower byte of a magic-2 batch's attributes stands, and its bit for a transaction.
 const ATTRIBUTES_LOW_AT: usize = 22;
 const TRANSACTIONAL: u8 = 0x10;
-
-/// The least length field a batch of any magic can have (`LegacyRecord.RECORD_OVERHEAD_V0`).
-const LEAST_LENGTH: i32 = 14;
 
 /// From this version on, Produce carries exactly one magic-2 batch per partition.
 const FIRST_BATCH_VERSION: i16 = 3;
@@ -151,7 +145,7 @@ impl<'a> Scales<'a> {
         }
         let (magic, whole) = match front(bytes) {
             Front::Cut => return Outcome::Invalid,
-            Front::Broken | Front::Overflowing => return Outcome::SpoilsRequest,
+            Front::Broken(_) | Front::Overflowing => return Outcome::SpoilsRequest,
             Front::Whole { magic, bytes } => (magic, bytes),
         };
         if magic != 2 {
@@ -168,7 +162,7 @@ impl<'a> Scales<'a> {
         }
         match front(bytes.get(whole..).unwrap_or_default()) {
             Front::Cut => Outcome::Pass,
-            Front::Broken | Front::Whole { .. } => Outcome::Invalid,
+            Front::Broken(_) | Front::Whole { .. } => Outcome::Invalid,
             Front::Overflowing => Outcome::SpoilsRequest,
         }
     }
@@ -300,43 +294,4 @@ fn is_judged_by_size(layout: &Layout, header: &BatchHeader, records: &[u8]) -> b
 /// Whether the broker ignores what stands behind a batch: it reads it as a batch that was cut off.
 fn is_ignored(behind: &[u8]) -> bool {
     matches!(front(behind), Front::Cut)
-}
-
-/// What the broker finds where it looks for a batch (`ByteBufferLogInputStream.nextBatch`).
-enum Front {
-    /// Nothing: it ends before its batch does.
-    Cut,
-    /// A batch of so many bytes, of whatever magic.
-    Whole { magic: u8, bytes: usize },
-    /// A length or a magic that no batch has.
-    Broken,
-    /// A length that overflows Java's int: an error that nobody foresaw, and the whole request fails.
-    Overflowing,
-}
-
-fn front(bytes: &[u8]) -> Front {
-    let Some(length) = bytes.get(8..).and_then(<[u8]>::first_chunk) else {
-        return Front::Cut;
-    };
-    let length = i32::from_be_bytes(*length);
-    if length < LEAST_LENGTH {
-        return Front::Broken;
-    }
-    let Some(&magic) = bytes.get(MAGIC_AT) else {
-        return Front::Cut;
-    };
-    if !matches!(magic, 0..=2) {
-        return Front::Broken;
-    }
-    let whole = length
-        .checked_add(12)
-        .and_then(|whole| usize::try_from(whole).ok());
-    match whole {
-        None => Front::Overflowing,
-        Some(whole) if whole > bytes.len() => Front::Cut,
-        Some(whole) => Front::Whole {
-            magic,
-            bytes: whole,
-        },
-    }
 }

@@ -1,0 +1,58 @@
+//! What a broker finds where it looks for a batch or a message: offset, length and magic stand at the same places in
+//! every format.
+
+use super::header::LOG_OVERHEAD_BYTES;
+use crate::wire::{Malformed, Reason};
+
+/// The least that a length field can say: of a message of magic 0 its CRC, magic, attributes, key length and value
+/// length (`LegacyRecord.RECORD_OVERHEAD_V0`).
+pub(super) const LEAST_LENGTH: u32 = 14;
+
+const LENGTH_AT: usize = 8;
+const MAGIC_AT: usize = 16;
+
+/// What is there (`ByteBufferLogInputStream.nextBatch`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Front {
+    /// Nothing: it ends before its batch does.
+    Cut,
+    /// A batch of so many bytes, of magic 0, 1 or 2.
+    Whole {
+        /// Its format.
+        magic: i8,
+        /// All of it, offset and length included.
+        bytes: usize,
+    },
+    /// A length or a magic that no batch has.
+    Broken(Malformed),
+    /// A length that overflows Java's int: an error that nobody foresaw, and the whole request fails.
+    Overflowing,
+}
+
+/// Looks for a batch at the front of `bytes`.
+pub fn front(bytes: &[u8]) -> Front {
+    let Some(length) = bytes.get(LENGTH_AT..).and_then(<[u8]>::first_chunk) else {
+        return Front::Cut;
+    };
+    let length = i32::from_be_bytes(*length);
+    if length < LEAST_LENGTH as i32 {
+        return Front::Broken(Malformed::new("message_size", Reason::InvalidValue));
+    }
+    let Some(&[magic]) = bytes.get(MAGIC_AT..).and_then(<[u8]>::first_chunk) else {
+        return Front::Cut;
+    };
+    if !matches!(magic, 0..=2) {
+        return Front::Broken(Malformed::new("magic", Reason::InvalidValue));
+    }
+    let whole = length
+        .checked_add(LOG_OVERHEAD_BYTES as i32)
+        .and_then(|whole| usize::try_from(whole).ok());
+    match whole {
+        None => Front::Overflowing,
+        Some(whole) if whole > bytes.len() => Front::Cut,
+        Some(whole) => Front::Whole {
+            magic: i8::from_be_bytes([magic]),
+            bytes: whole,
+        },
+    }
+}
