@@ -17,7 +17,6 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-use self::doubts::fallen;
 use self::weigh::Scales;
 pub use self::weigh::{Inspected, LongDecode, inspect_long};
 use super::topics::{Resolved, TopicCache, TopicHandle};
@@ -338,7 +337,7 @@ impl Judge {
         for weighed in &mut self.weighed {
             if matches!(&weighed.outcome, Outcome::Over(measured, violation) if !measured.topic.policy.is_configured(&violation.limit))
             {
-                weighed.outcome = fallen(&mut weighed.outcome);
+                weighed.outcome.fall();
             }
         }
     }

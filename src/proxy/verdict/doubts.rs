@@ -38,7 +38,7 @@ impl Judge {
             match self.standing(topic, limit, partition, asked) {
                 Standing::Stands => {}
                 Standing::Doubtful => is_doubtful = true,
-                Standing::Falls => weighed.outcome = fallen(&mut weighed.outcome),
+                Standing::Falls => weighed.outcome.fall(),
             }
         }
         self.weighed = weighed;
@@ -90,19 +90,21 @@ impl Judge {
     }
 }
 
-/// What is left when a violation does not stand: a learned limit no longer counts, but a configured number does.
-pub(super) fn fallen(outcome: &mut Outcome) -> Outcome {
-    match std::mem::replace(outcome, Outcome::Pass) {
-        Outcome::Over(measured, violation)
-            if !measured.topic.policy.is_configured(&violation.limit) =>
-        {
-            match measured.topic.policy.judge_batch(&measured.facts, None) {
-                Some(configured) => Outcome::Over(measured, configured),
-                None => Outcome::Within(measured),
+impl Outcome {
+    /// A violation does not stand: a learned limit no longer counts, but a configured number does.
+    pub(super) fn fall(&mut self) {
+        *self = match std::mem::replace(self, Self::Pass) {
+            Self::Over(measured, violation)
+                if !measured.topic.policy.is_configured(&violation.limit) =>
+            {
+                match measured.topic.policy.judge_batch(&measured.facts, None) {
+                    Some(configured) => Self::Over(measured, configured),
+                    None => Self::Within(measured),
+                }
             }
-        }
-        Outcome::Over(measured, _) => Outcome::Within(measured),
-        Outcome::NoRecords(_) => Outcome::Answer(UNKNOWN_TOPIC_OR_PARTITION, NOTHING_FOR_NOBODY),
-        other => other,
+            Self::Over(measured, _) => Self::Within(measured),
+            Self::NoRecords(_) => Self::Answer(UNKNOWN_TOPIC_OR_PARTITION, NOTHING_FOR_NOBODY),
+            other => other,
+        };
     }
 }
