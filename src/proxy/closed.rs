@@ -2,8 +2,6 @@
 //!
 //! Invariant: every reason is counted; of one client and reason at most one line a minute is written, with the count.
 
-use std::io;
-
 use super::session::Close;
 use super::{ClientInfo, Shared};
 use crate::net::{Peer, tls_reason};
@@ -13,18 +11,16 @@ pub(super) fn note(who: &ClientInfo, close: &Close, shared: &Shared) {
     count(close, shared);
     let Some(detail) = detail(close) else {
         // Nothing is wrong, or nobody can help it.
-        tracing::debug!(client = %who.address, client_id = client_id(who), reason = close.label(), close = ?close, "connection closed");
+        tracing::debug!(client = %who.address, client_id = who.client_id_text(), reason = close.label(), close = ?close, "connection closed");
         return;
     };
-    shared
-        .close_log
-        .log_close(who.address, client_id(who), close.label(), &detail, || {
-            write(who, close, &detail, shared)
-        });
-}
-
-fn client_id(who: &ClientInfo) -> &str {
-    who.client_id.as_deref().unwrap_or_default()
+    shared.close_log.log_close(
+        who.address,
+        who.client_id_text(),
+        close.label(),
+        &detail,
+        || write(who, close, &detail, shared),
+    );
 }
 
 fn count(close: &Close, shared: &Shared) {
@@ -43,11 +39,10 @@ fn count(close: &Close, shared: &Shared) {
 /// What tells apart the closes of one reason; `None`: not worth a line. In TLS 1.3 a client learns only after its
 /// handshake that its certificate was not accepted, so a connection that broke may have no TLS session.
 fn detail(close: &Close) -> Option<String> {
-    let of_tls = |error: &io::Error, peer| tls_reason(error, peer);
     match close {
         Close::ByClient | Close::ByBroker | Close::Idle | Close::Shutdown => None,
-        Close::Downstream(error) => of_tls(error, Peer::Client),
-        Close::Upstream(error) => of_tls(error, Peer::Broker),
+        Close::Downstream(error) => tls_reason(error, Peer::Client),
+        Close::Upstream(error) => tls_reason(error, Peer::Broker),
         Close::MalformedRequest(malformed) | Close::MalformedAnswer(malformed) => {
             Some(format!("{}: {}", malformed.field, malformed.reason.label()))
         }
@@ -61,7 +56,7 @@ fn detail(close: &Close) -> Option<String> {
 
 fn write(who: &ClientInfo, close: &Close, detail: &str, shared: &Shared) {
     let client = who.address;
-    let client_id = client_id(who);
+    let client_id = who.client_id_text();
     let reason = close.label();
     match close {
         Close::ByClient | Close::ByBroker | Close::Idle | Close::Shutdown => {}

@@ -209,10 +209,15 @@ impl ClientInfo {
         }
     }
 
+    /// Its `client_id`; empty if it does not say.
+    pub(super) fn client_id_text(&self) -> &str {
+        self.client_id.as_deref().unwrap_or_default()
+    }
+
     /// Who it is, for what is kept of it.
     pub(super) fn peer(&self) -> Peer {
         Peer::new(
-            self.client_id.as_deref().unwrap_or_default(),
+            self.client_id_text(),
             &self.software_text(),
             &self.address.to_string(),
         )

@@ -183,6 +183,14 @@ pub(super) mod capture {
         tracing::subscriber::with_default(subscriber, || act(&handle));
         capture.text()
     }
+
+    /// The lines that `act` logs, as JSON.
+    pub fn json_lines(act: impl FnOnce()) -> Vec<serde_json::Value> {
+        logged(LogFormat::Json, "info", |_| act())
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
 }
 
 #[cfg(test)]

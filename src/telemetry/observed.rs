@@ -283,19 +283,15 @@ impl Sighting for Stuck {
 
 #[cfg(test)]
 mod tests {
-    use super::super::log::capture::logged;
+    use super::super::log::capture::json_lines;
     use super::*;
-    use crate::config::LogFormat;
 
     fn peer() -> Peer {
         Peer::new("checkout", "apache-kafka-java/4.3.0", "10.0.0.7:51234")
     }
 
     fn lines(act: impl FnOnce(&Observed)) -> Vec<serde_json::Value> {
-        let text = logged(LogFormat::Json, "info", |_| act(&Observed::default()));
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        json_lines(|| act(&Observed::default()))
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Session {
                         &sent.topic.name,
                         result.error_code,
                         self.who.address,
-                        self.who.client_id.as_deref().unwrap_or_default(),
+                        self.who.client_id_text(),
                         &text,
                     );
                     result.error_message = Some(text.into_bytes());

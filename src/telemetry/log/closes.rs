@@ -7,10 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use tracing::warn;
 
-use super::repeats::{Repeats, Summary};
-
-/// Of hostile length: what differs only beyond it is one.
-const WORD: usize = 128;
+use super::repeats::{Repeats, Summary, WORD, short};
 
 /// Logs closed connections: the first of a client, reason and detail at once, its repetitions as counts per minute.
 #[derive(Debug, Default)]
@@ -35,12 +32,11 @@ impl CloseLog {
         detail: &str,
         write: impl FnOnce(),
     ) {
-        let short = |word: &str| word.chars().take(WORD).collect();
         let key = Key {
             client: client.ip(),
-            client_id: short(client_id),
+            client_id: short(client_id, WORD),
             reason,
-            detail: short(detail),
+            detail: short(detail, WORD),
         };
         if self.0.is_first(key, |last| *last = Some(client)) {
             write();
@@ -72,16 +68,12 @@ impl CloseLog {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::capture::logged;
+    use super::super::capture::json_lines;
     use super::super::repeats::KEYS;
     use super::*;
-    use crate::config::LogFormat;
 
     fn lines(act: impl FnOnce(&CloseLog)) -> Vec<Value> {
-        let text = logged(LogFormat::Json, "info", |_| act(&CloseLog::default()));
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        json_lines(|| act(&CloseLog::default()))
     }
 
     fn closed(log: &CloseLog, client: [u8; 4], port: u16, detail: &str) {

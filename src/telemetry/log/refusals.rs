@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use tracing::{info, warn};
 
-use super::repeats::{Repeats, Summary};
+use super::repeats::{Repeats, Summary, WORD, short};
 use crate::policy::{Action, Gate};
 use crate::telemetry::RefusalRecord;
 
@@ -104,12 +104,6 @@ impl RefusalLog {
 
 /// Kafka's longest topic name.
 const TOPIC: usize = 249;
-/// Of hostile length: two clients that differ only beyond it are one.
-const WORD: usize = 128;
-
-fn short(word: &str, most: usize) -> String {
-    word.chars().take(most).collect()
-}
 
 impl Key {
     fn of(refusal: &RefusalRecord) -> Self {
@@ -202,18 +196,14 @@ fn write_summary(key: &Key, count: u64, repeated: &Repeated) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::capture::logged;
+    use super::super::capture::json_lines;
     use super::super::repeats::KEYS;
     use super::*;
-    use crate::config::LogFormat;
     use crate::telemetry::refusals::example;
     use serde_json::{Value, json};
 
     fn lines(act: impl FnOnce(&RefusalLog)) -> Vec<Value> {
-        let text = logged(LogFormat::Json, "info", |_| act(&RefusalLog::default()));
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        json_lines(|| act(&RefusalLog::default()))
     }
 
     fn from(client_id: &str, size_bytes: u64) -> RefusalRecord {

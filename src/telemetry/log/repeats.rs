@@ -8,6 +8,14 @@ use std::hash::Hash;
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Characters of a word that is a peer's own: of hostile length, what differs only beyond it is one.
+pub(super) const WORD: usize = 128;
+
+/// `word`, cut to `most` characters.
+pub(super) fn short(word: &str, most: usize) -> String {
+    word.chars().take(most).collect()
+}
+
 /// So many keys are told apart between two summaries.
 pub(super) const KEYS: usize = 1_000;
 
@@ -79,15 +87,9 @@ impl<K: Eq + Hash + Clone, R: Default> Repeats<K, R> {
     fn lock(&self) -> MutexGuard<'_, Seen<K, R>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-#[cfg(test)]
-impl<K, R> Repeats<K, R> {
-    pub(super) fn keys(&self) -> Vec<K>
-    where
-        K: Clone,
-    {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.by_key.keys().cloned().collect()
+    #[cfg(test)]
+    pub(super) fn keys(&self) -> Vec<K> {
+        self.lock().by_key.keys().cloned().collect()
     }
 }

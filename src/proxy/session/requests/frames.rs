@@ -289,7 +289,7 @@ impl Session {
         match api_versions::client_software(&frame, head.api_version) {
             Ok(Some(software)) => {
                 self.who.learn_client_id(api::frame_client_id(&frame));
-                let client_id = self.who.client_id.as_deref().unwrap_or_default();
+                let client_id = self.who.client_id_text();
                 let connection = self.shared.metrics.client_software(
                     &software.name,
                     &software.version,
