@@ -12,7 +12,7 @@ use sizegate::explain::{BadQuestion, Explanation, Ground, Party, Question, State
 use sizegate::findings::{
     BrokerFacts, ClusterFacts, Comparison, Setting, SettingSource, Step, TopicFacts,
 };
-use sizegate::policy::{Codec, Gate};
+use sizegate::policy::{Codec, Gate, Policy};
 use support::command::{self, Ran};
 use support::{Kafka, Program, Sizegate, http};
 
@@ -577,19 +577,24 @@ fn without_sizes_only_the_limits_are_explained() {
     assert!(found.text().contains("in force") && !found.text().contains("What to look at"));
 }
 
-#[test]
-fn what_is_not_known_is_never_a_pass_by_its_limit() {
-    let config =
-        configured("rules: [{name: orders, topics: [orders], limits: {record_bytes: 64KiB}}]");
-    let policy = sizegate::policy::Policy::compile(&config).unwrap();
-    let ground = Ground {
-        config: &config,
-        policy: &policy,
+/// Nothing is known of the cluster.
+fn unseen<'a>(config: &'a Config, policy: &'a Policy) -> Ground<'a> {
+    Ground {
+        config,
+        policy,
         topic: None,
         brokers: &[],
         batch_limit_of: &|_| None,
         unseen: Vec::new(),
-    };
+    }
+}
+
+#[test]
+fn what_is_not_known_is_never_a_pass_by_its_limit() {
+    let config =
+        configured("rules: [{name: orders, topics: [orders], limits: {record_bytes: 64KiB}}]");
+    let policy = Policy::compile(&config).unwrap();
+    let ground = unseen(&config, &policy);
     let found = explain(&ask(1_000), &ground).unwrap();
     assert!(
         found
@@ -615,7 +620,7 @@ fn a_rules_none_lifts_what_limits_sets_and_the_answer_shows_it() {
         "limits: {record_bytes: 64KiB, key_bytes: 100, ratio: 10}\n\
          rules: [{name: bulk, topics: [orders], limits: {batch_bytes: none, record_bytes: none, ratio: none}}]",
     );
-    let policy = sizegate::policy::Policy::compile(&config).unwrap();
+    let policy = Policy::compile(&config).unwrap();
     let inside = |topic: &str| {
         let limits = policy.for_topic(topic).inside_limits().to_vec();
         let limits = limits.into_iter().map(|limit| (limit.gate, limit.value));
@@ -626,14 +631,7 @@ fn a_rules_none_lifts_what_limits_sets_and_the_answer_shows_it() {
     assert_eq!(policy.for_topic("orders").inside.ratio, None);
     let others = [(Gate::Record, 65_536), (Gate::Key, 100), (Gate::Ratio, 10)];
     assert_eq!(inside("others"), others);
-    let ground = Ground {
-        config: &config,
-        policy: &policy,
-        topic: None,
-        brokers: &[],
-        batch_limit_of: &|_| None,
-        unseen: Vec::new(),
-    };
+    let ground = unseen(&config, &policy);
     let found = explain(&ask(70_000), &ground).unwrap();
     assert_ne!(found.refused_by, Some(Party::Sizegate), "{}", found.text());
     let text = found.text();
@@ -656,15 +654,8 @@ fn a_rules_none_lifts_what_limits_sets_and_the_answer_shows_it() {
 #[test]
 fn impossible_sizes_are_refused_with_what_is_wrong() {
     let config = configured("");
-    let policy = sizegate::policy::Policy::compile(&config).unwrap();
-    let ground = Ground {
-        config: &config,
-        policy: &policy,
-        topic: None,
-        brokers: &[],
-        batch_limit_of: &|_| None,
-        unseen: Vec::new(),
-    };
+    let policy = Policy::compile(&config).unwrap();
+    let ground = unseen(&config, &policy);
     let bad = |question: Question| explain(&question, &ground).unwrap_err();
     assert_eq!(bad(Question::default()), BadQuestion::NoTopic);
     assert_eq!(bad(ask(1 << 31)), BadQuestion::TooLarge("value_bytes"));

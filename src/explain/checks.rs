@@ -221,31 +221,24 @@ fn broker(ground: &Ground<'_>, record: &RecordSizes) -> Vec<Check> {
     if let Some(limit) = limit {
         checks.extend(stored(topic, record, limit));
     }
-    if let Some(segment) = &topic.segment_bytes {
-        let (limit, source) = text(segment);
-        let note = "a batch must fit into one segment: code 18";
-        checks.push(check(
+    let unpacked = topic.max_decompressed_message_bytes.as_ref();
+    for (what, size, setting, note) in [
+        (
             SEGMENT_BYTES,
             record.batch_bytes,
-            limit,
-            source,
-            note,
-        ));
-    }
-    if let Some(setting) = topic
-        .max_decompressed_message_bytes
-        .as_ref()
-        .filter(|_| record.is_compressed)
-    {
-        let (limit, source) = text(setting);
-        let note = "one record unpacked, in compressed batches only: code 87, no text";
-        checks.push(check(
+            topic.segment_bytes.as_ref(),
+            "a batch must fit into one segment: code 18",
+        ),
+        (
             MAX_DECOMPRESSED_MESSAGE_BYTES,
             record.body_bytes,
-            limit,
-            source,
-            note,
-        ));
+            unpacked.filter(|_| record.is_compressed),
+            "one record unpacked, in compressed batches only: code 87, no text",
+        ),
+    ] {
+        if let Some((limit, source)) = setting.map(text) {
+            checks.push(check(what, size, limit, source, note));
+        }
     }
     checks
 }

@@ -15,14 +15,14 @@ use sizegate::policy::Codec;
 
 const VERSIONS: std::ops::RangeInclusive<i16> = 0..=13;
 /// The limit of a topic where the case does not choose its own.
-const LIMIT: usize = 2_000;
-const LIMIT_TEXT: &str = "2000";
+pub const LIMIT: usize = 2_000;
+pub const LIMIT_TEXT: &str = "2000";
 
-fn small() -> Bytes {
+pub fn small() -> Bytes {
     batch_of_bytes(500).build()
 }
 
-fn large() -> Bytes {
+pub fn large() -> Bytes {
     batch_of_bytes(LIMIT + 1).build()
 }
 

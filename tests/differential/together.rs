@@ -3,20 +3,10 @@
 
 use bytes::Bytes;
 
+use super::produce::{LIMIT_TEXT, large, small};
 use super::raw::RawProduce;
 use super::ways::{Intended, ways};
 use crate::support::{Topic, batch_of_bytes};
-
-const LIMIT: usize = 2_000;
-const LIMIT_TEXT: &str = "2000";
-
-fn small() -> Bytes {
-    batch_of_bytes(500).build()
-}
-
-fn large() -> Bytes {
-    batch_of_bytes(LIMIT + 1).build()
-}
 
 fn flaws() -> Vec<(&'static str, Bytes)> {
     let of = || batch_of_bytes(600);
