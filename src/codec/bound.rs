@@ -1,11 +1,11 @@
 //! What headers alone say of a payload's decoded size.
 //!
 //! A bound is a proof only because the reader enforces it. Snappy and zstd declare sizes that their decoders
-//! refuse to miss, so a payload that decodes at all decodes to just that (zstd's not always: `zstd.rs`); lz4 and zstd blocks cannot exceed what
-//! their headers allow; deflate cannot exceed its highest ratio. gzip's own size field is no bound, although Kafka's
-//! reader checks it: Kafka ignores bytes behind a member, so the last four bytes need not belong to one, and only who
-//! reads all symbols before them knows. lz4's content size is no bound either:
-//! Kafka does not compare it with anything.
+//! refuse to miss, so a payload that decodes at all decodes to just that (zstd's not always: `zstd.rs`); lz4 and zstd
+//! blocks cannot exceed what their headers allow; deflate cannot exceed its highest ratio. gzip's own size field is no
+//! bound, although Kafka's reader checks it: Kafka ignores bytes behind a member, so the last four bytes need not belong
+//! to one, and only who reads all symbols before them knows. lz4's content size is no bound either: Kafka does not
+//! compare it with anything.
 
 use super::{DecodeError, Input, deflate, gzip, lz4, snappy, zstd};
 use crate::policy::Codec;

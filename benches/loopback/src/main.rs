@@ -64,6 +64,17 @@ enum Command {
     Load(LoadArgs),
 }
 
+/// What the load sends.
+#[derive(Args)]
+struct FrameArgs {
+    /// Version of Produce: 9 names the topic, 13 bears its id.
+    #[arg(long, value_enum, default_value = "13")]
+    version: Version,
+    /// What the records hold.
+    #[arg(long, value_enum, default_value = "json")]
+    content: Content,
+}
+
 #[derive(Args)]
 struct RunArgs {
     /// HAProxy's program.
@@ -90,12 +101,8 @@ struct RunArgs {
     /// The proxies decrypt TLS (to the sink it is plain TCP). Memory of connections is left out.
     #[arg(long)]
     tls: bool,
-    /// Version of Produce: 9 names the topic, 13 bears its id.
-    #[arg(long, value_enum, default_value = "13")]
-    version: Version,
-    /// What the records hold.
-    #[arg(long, value_enum, default_value = "json")]
-    content: Content,
+    #[command(flatten)]
+    frames: FrameArgs,
     /// Where configs, logs, report.json and report.md go.
     #[arg(long)]
     directory: PathBuf,
@@ -140,10 +147,8 @@ struct InsideArgs {
     /// Milliseconds measured per cell.
     #[arg(long, default_value_t = 500)]
     measure_ms: u64,
-    #[arg(long, value_enum, default_value = "13")]
-    version: Version,
-    #[arg(long, value_enum, default_value = "json")]
-    content: Content,
+    #[command(flatten)]
+    frames: FrameArgs,
     /// Where configs and logs go.
     #[arg(long)]
     directory: PathBuf,
@@ -164,10 +169,8 @@ struct LoadArgs {
     seconds: u64,
     #[arg(long, default_value_t = u64::MAX)]
     max_requests: u64,
-    #[arg(long, value_enum, default_value = "13")]
-    version: Version,
-    #[arg(long, value_enum, default_value = "json")]
-    content: Content,
+    #[command(flatten)]
+    frames: FrameArgs,
 }
 
 fn main() -> ExitCode {
@@ -216,8 +219,8 @@ fn run(args: RunArgs) -> io::Result<()> {
         rounds: if args.quick { 3 } else { args.rounds },
         measure: Duration::from_millis(if args.quick { 400 } else { args.measure_ms }),
         warm_up: Duration::from_millis(100),
-        version: args.version,
-        content: args.content,
+        version: args.frames.version,
+        content: args.frames.content,
     };
     let environment = Environment::of(&programs, &plan);
     let kinds = programs.kinds();
@@ -353,8 +356,8 @@ fn inside(args: InsideArgs) -> io::Result<()> {
         rounds: args.rounds,
         measure: Duration::from_millis(args.measure_ms),
         warm_up: Duration::from_millis(100),
-        version: args.version,
-        content: args.content,
+        version: args.frames.version,
+        content: args.frames.content,
     };
     println!(
         "| batch | codec | frame | batch gate only, CPU µs/request | and 4 MiB uncompressed | ratio | used by others |"
@@ -383,8 +386,8 @@ fn load(args: &LoadArgs) -> io::Result<()> {
     let ring = Arc::new(Ring::produce(
         count,
         args.batch_bytes,
-        args.version,
-        args.content,
+        args.frames.version,
+        args.frames.content,
     ));
     let mut clients = Clients::connect(args.address, args.connections)?;
     let time = Duration::from_secs(args.seconds);
