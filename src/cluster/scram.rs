@@ -5,8 +5,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use hmac::digest::core_api::BlockSizeUser;
-use hmac::{Mac, SimpleHmac};
+use hmac::digest::block_api::BlockSizeUser;
+use hmac::{KeyInit, Mac, SimpleHmac};
 use pbkdf2::pbkdf2_hmac;
 use sha2::{Digest, Sha256, Sha512};
 use uuid::Uuid;
@@ -150,7 +150,7 @@ fn keys<D: Digest + BlockSizeUser>(salted: &[u8], signed: &[u8]) -> (Vec<u8>, Ve
 
 fn mac<D: Digest + BlockSizeUser>(key: &[u8], data: &[u8]) -> Vec<u8> {
     // HMAC takes keys of any length: this cannot fail, and an empty signature matches nothing.
-    let Ok(mac) = <SimpleHmac<D> as Mac>::new_from_slice(key) else {
+    let Ok(mac) = <SimpleHmac<D> as KeyInit>::new_from_slice(key) else {
         return Vec::new();
     };
     mac.chain_update(data).finalize().into_bytes().to_vec()
