@@ -10,6 +10,7 @@
     clippy::arithmetic_side_effects
 )]
 
+mod checksum;
 mod front;
 mod header;
 mod message_set;
@@ -17,10 +18,13 @@ mod record;
 mod stream;
 mod walk;
 
+pub use checksum::{Checksum, is_crc_right};
 pub use front::{Front, front};
-pub use header::{BATCH_HEADER_BYTES, BatchHeader};
+pub use header::BatchHeader;
 pub use message_set::{Message, MessageStream, largest_message, messages};
 pub(crate) use record::varint_bytes;
 pub use record::{ESTIMATE_OVERHEAD_BYTES, ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes};
 pub use stream::RecordStream;
 pub use walk::walk_records;
+
+pub use crate::wire::record_batch::BATCH_HEADER_BYTES;

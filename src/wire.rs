@@ -18,6 +18,7 @@ pub mod fetch;
 pub mod produce;
 pub mod produce_answer;
 mod reader;
+pub mod record_batch;
 pub mod sasl;
 pub mod walk;
 mod writer;

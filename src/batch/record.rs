@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use crate::wire::record_batch::BATCH_HEADER_BYTES;
+
 /// Bytes of a batch and of a record that `AbstractRecords.estimateSizeInBytesUpperBound` adds whatever the record
 /// holds: the batch header and `DefaultRecord.MAX_RECORD_OVERHEAD`.
-pub const ESTIMATE_OVERHEAD_BYTES: u64 = 61 + 21;
+pub const ESTIMATE_OVERHEAD_BYTES: u64 = BATCH_HEADER_BYTES as u64 + 21;
 
 /// What `estimate_bytes` can exceed `record_bytes` by: the overhead above, less the four bytes that length,
 /// attributes, timestamp delta and offset delta take at least.
