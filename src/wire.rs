@@ -20,6 +20,7 @@ pub mod produce_answer;
 mod reader;
 pub mod record_batch;
 pub mod sasl;
+pub mod splice;
 pub mod walk;
 mod writer;
 
