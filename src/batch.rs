@@ -1,7 +1,8 @@
 //! A record batch and its records as they stand in bytes. Reads, never allocates.
 //!
 //! [`walk_records`] is for records that are all here, [`RecordStream`] for those that come out of a decoder in
-//! pieces. Both say sizes, never content.
+//! pieces; both say sizes. [`RecordCursor`] says where in records that are all here the parts of each stand: what is
+//! spliced is copied from there. None of them copies or keeps content.
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,6 +11,8 @@
     clippy::arithmetic_side_effects
 )]
 
+mod checksum;
+mod cursor;
 mod front;
 mod header;
 mod message_set;
@@ -17,10 +20,16 @@ mod record;
 mod stream;
 mod walk;
 
+pub use checksum::{Checksum, is_crc_right};
+pub use cursor::{HeaderParts, Headers, RecordCursor, RecordParts};
 pub use front::{Front, front};
-pub use header::{BATCH_HEADER_BYTES, BatchHeader};
+pub use header::BatchHeader;
 pub use message_set::{Message, MessageStream, largest_message, messages};
 pub(crate) use record::varint_bytes;
-pub use record::{ESTIMATE_OVERHEAD_BYTES, ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes};
+pub use record::{
+    ESTIMATE_OVERHEAD_BYTES, ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes, put_varint,
+};
 pub use stream::RecordStream;
 pub use walk::walk_records;
+
+pub use crate::wire::record_batch::BATCH_HEADER_BYTES;

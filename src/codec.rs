@@ -1,5 +1,6 @@
-//! The one place that decompresses. Raw decoders are banned everywhere else (`clippy.toml`), because each of
-//! them trusts something a peer declares: a size, a window, a count of members.
+//! The one place that decompresses and compresses. Raw decoders are banned everywhere else (`clippy.toml`), because
+//! each of them trusts something a peer declares: a size, a window, a count of members. Raw encoders are, because what
+//! they write must be what Kafka's readers read ([`Encoder`]).
 //!
 //! Every decode has a cap and runs as a stream through buffers of a fixed size; nothing is allocated by a size
 //! that is only declared. Each decoder reads what Kafka's own reader reads of the same bytes
@@ -19,6 +20,7 @@
 
 mod bound;
 mod deflate;
+mod encode;
 mod gzip;
 mod lz4;
 mod snappy;
@@ -30,6 +32,7 @@ use std::ops::ControlFlow;
 use crate::policy::Codec;
 
 pub use bound::{Bound, scan_cost_bytes, scanned_bound, upper_bound};
+pub use encode::{EncodeError, Encoder, Encoding};
 
 /// Bytes of the buffer that gzip and zstd decode into: what `ZSTD_DStreamOutSize` recommends.
 const PIECE_BYTES: usize = 128 * 1024;

@@ -21,7 +21,7 @@ mod tally;
 
 use std::ops::ControlFlow;
 
-use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordError, walk_records};
+use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordError, is_crc_right, walk_records};
 use crate::codec::{DecodeError, Decoders};
 use crate::policy::{Codec, Gate, RecordAt, Size};
 
@@ -32,9 +32,6 @@ pub use sizes::{LargestParts, Sizes, SizesTally};
 
 use limits::Ceilings;
 use tally::Tally;
-
-/// Where the checksum's coverage begins: at the attributes (`DefaultRecordBatch.ATTRIBUTES_OFFSET`).
-const CRC_FROM: usize = 21;
 
 /// What sufficed to decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -297,12 +294,4 @@ fn look_at_plain(
         largest: if is_whole { tally.largest } else { None },
         ..decided
     }
-}
-
-/// As the broker checks it (`DefaultRecordBatch.isValid`): from the attributes to the batch's end.
-fn is_crc_right(header: &BatchHeader, batch: &[u8]) -> bool {
-    let end = usize::try_from(header.wire_bytes()).unwrap_or(usize::MAX);
-    batch
-        .get(CRC_FROM..end)
-        .is_some_and(|covered| crc32c::crc32c(covered) == header.crc)
 }

@@ -18,7 +18,9 @@ pub mod fetch;
 pub mod produce;
 pub mod produce_answer;
 mod reader;
+pub mod record_batch;
 pub mod sasl;
+pub mod splice;
 pub mod walk;
 mod writer;
 

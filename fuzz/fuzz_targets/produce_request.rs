@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sizegate::wire::produce::{Layout, Piece};
+use sizegate::wire::produce::Layout;
+use sizegate::wire::splice::Piece;
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (version, frame) = (i16::from(input.0 % 14), input.1);

@@ -1,15 +1,8 @@
 //! What a broker finds where it looks for a batch or a message: offset, length and magic stand at the same places in
 //! every format.
 
-use super::header::LOG_OVERHEAD_BYTES;
+use crate::wire::record_batch::{BATCH_LENGTH_AT, LEAST_LENGTH, LOG_OVERHEAD_BYTES, MAGIC_AT};
 use crate::wire::{Malformed, Reason};
-
-/// The least that a length field can say: of a message of magic 0 its CRC, magic, attributes, key length and value
-/// length (`LegacyRecord.RECORD_OVERHEAD_V0`).
-pub(super) const LEAST_LENGTH: u32 = 14;
-
-const LENGTH_AT: usize = 8;
-const MAGIC_AT: usize = 16;
 
 /// What is there (`ByteBufferLogInputStream.nextBatch`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +24,11 @@ pub enum Front {
 
 /// Looks for a batch at the front of `bytes`.
 pub fn front(bytes: &[u8]) -> Front {
-    let Some(length) = bytes.get(LENGTH_AT..).and_then(<[u8]>::first_chunk) else {
+    let Some(length) = bytes.get(BATCH_LENGTH_AT..).and_then(<[u8]>::first_chunk) else {
         return Front::Cut;
     };
     let length = i32::from_be_bytes(*length);
-    if length < LEAST_LENGTH as i32 {
+    if length < LEAST_LENGTH {
         return Front::Broken(Malformed::new("message_size", Reason::InvalidValue));
     }
     let Some(&[magic]) = bytes.get(MAGIC_AT..).and_then(<[u8]>::first_chunk) else {

@@ -5,15 +5,15 @@
 
 use std::ops::ControlFlow;
 
-use super::front::{Front, LEAST_LENGTH, front};
-use super::header::LOG_OVERHEAD_BYTES;
+use super::front::{Front, front};
 use super::{RecordError, RecordSizes};
+use crate::wire::record_batch::{LEAST_LENGTH, LOG_OVERHEAD_BYTES, MAGIC_AT};
 use crate::wire::{Malformed, Reader, Reason};
 
 /// Where the CRC stands: behind offset and size, which the size does not count.
-const CRC_AT: usize = LOG_OVERHEAD_BYTES as usize;
+const CRC_AT: usize = LOG_OVERHEAD_BYTES;
 /// Where what the CRC covers begins: at the magic.
-const CRC_FROM: usize = 16;
+const CRC_FROM: usize = MAGIC_AT;
 /// Everything up to the key's length, in magic 0 and in magic 1, which has a timestamp more.
 const HEAD_BYTES: [usize; 2] = [22, 30];
 
@@ -277,8 +277,9 @@ impl MessageStream {
         };
         let (size, magic, attributes) = read().map_err(|_| RecordError::Truncated)?;
         let size = u32::try_from(size).map_err(|_| RecordError::NegativeLength)?;
-        self.length = u64::from(size).saturating_add(LOG_OVERHEAD_BYTES);
-        let is_sound = size >= LEAST_LENGTH && magic == self.magic && attributes & 7 == 0;
+        self.length = u64::from(size).saturating_add(LOG_OVERHEAD_BYTES as u64);
+        let is_sound =
+            size >= LEAST_LENGTH.unsigned_abs() && magic == self.magic && attributes & 7 == 0;
         let head = sizes(&self.front, self.length).filter(|_| is_sound);
         self.head = Some(head.ok_or(RecordError::LengthMismatch)?.at(self.length));
         Ok(())

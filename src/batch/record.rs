@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use crate::wire::record_batch::BATCH_HEADER_BYTES;
+
 /// Bytes of a batch and of a record that `AbstractRecords.estimateSizeInBytesUpperBound` adds whatever the record
 /// holds: the batch header and `DefaultRecord.MAX_RECORD_OVERHEAD`.
-pub const ESTIMATE_OVERHEAD_BYTES: u64 = 61 + 21;
+pub const ESTIMATE_OVERHEAD_BYTES: u64 = BATCH_HEADER_BYTES as u64 + 21;
 
 /// What `estimate_bytes` can exceed `record_bytes` by: the overhead above, less the four bytes that length,
 /// attributes, timestamp delta and offset delta take at least.
@@ -68,6 +70,16 @@ pub(crate) const fn varint_bytes(n: u32) -> u64 {
     (zig_zag_bits.saturating_add(6) / 7) as u64
 }
 
+/// Appends a VARINT in the fewest bytes (`ByteUtils.writeVarint`).
+pub fn put_varint(out: &mut Vec<u8>, value: i32) {
+    let mut rest = value.wrapping_shl(1).cast_unsigned() ^ value.wrapping_shr(31).cast_unsigned();
+    while rest > 0x7f {
+        out.push((rest & 0x7f) as u8 | 0x80);
+        rest = rest.wrapping_shr(7);
+    }
+    out.push(rest as u8);
+}
+
 /// Bytes that a nullable length and what it counts take in the estimate.
 pub(super) const fn nullable_bytes(length: i32) -> u64 {
     if length < 0 {
@@ -102,6 +114,31 @@ mod tests {
             (i32::MAX.unsigned_abs(), 5),
         ] {
             assert_eq!(varint_bytes(n), bytes, "{n}");
+        }
+    }
+
+    #[test]
+    fn a_varint_that_is_written_takes_those_bytes_and_is_read_back() {
+        for n in [
+            0,
+            -1,
+            1,
+            63,
+            64,
+            -64,
+            -65,
+            8_191,
+            8_192,
+            1_048_576,
+            i32::MAX,
+            i32::MIN,
+        ] {
+            let mut out = Vec::new();
+            put_varint(&mut out, n);
+            if let Ok(n) = u32::try_from(n) {
+                assert_eq!(out.len() as u64, varint_bytes(n), "{n}");
+            }
+            assert_eq!(crate::wire::Reader::new(&out).varint("n"), Ok(n));
         }
     }
 

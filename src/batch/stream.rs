@@ -142,7 +142,7 @@ impl RecordStream {
         };
         rest = rest.get(last.saturating_add(1)..).unwrap_or_default();
         match read_fields(&mut rest) {
-            Ok(sizes) => {
+            Ok((sizes, _)) => {
                 self.current = sizes;
                 self.current.record_bytes = piece.len().saturating_sub(rest.len()) as u64;
                 *piece = rest;

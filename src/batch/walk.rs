@@ -26,7 +26,7 @@ pub fn walk_records(
             .split_at_checked(length)
             .ok_or(RecordError::Truncated)?;
         rest = behind;
-        let mut sizes = read_fields(&mut body)?;
+        let (mut sizes, _) = read_fields(&mut body)?;
         if !body.is_empty() {
             return Err(RecordError::LengthMismatch);
         }
@@ -42,20 +42,40 @@ pub fn walk_records(
     }
 }
 
+/// Where a record's fields stand, as the bytes that were left in front of each.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Places {
+    pub(super) key_length: usize,
+    pub(super) key: usize,
+    pub(super) is_key_null: bool,
+    pub(super) value_length: usize,
+    pub(super) value: usize,
+    pub(super) is_value_null: bool,
+    pub(super) headers_count: usize,
+    pub(super) headers: usize,
+    pub(super) headers_declared: u32,
+}
+
 /// A record's fields behind its length; leaves `record_bytes` to the caller. Fields that run out of `bytes` are
-/// [`RecordError::Truncated`].
+/// [`RecordError::Truncated`]. Whoever wants sizes only pays for no places: they are known on the way.
 #[inline(always)]
-pub(super) fn read_fields(bytes: &mut &[u8]) -> Result<RecordSizes, RecordError> {
+pub(super) fn read_fields(bytes: &mut &[u8]) -> Result<(RecordSizes, Places), RecordError> {
     skip(bytes, 1)?;
     skip_varlong(bytes)?;
     varint(bytes)?;
     let estimated = *bytes;
     let mut is_plain = true;
+    let key_length_at = bytes.len();
     let key = length(bytes, &mut is_plain)?;
+    let key_at = bytes.len();
     let key_bytes = skip_nullable(bytes, key)?;
+    let value_length_at = bytes.len();
     let value = length(bytes, &mut is_plain)?;
+    let value_at = bytes.len();
     let value_bytes = skip_nullable(bytes, value)?;
+    let headers_count_at = bytes.len();
     let headers = length(bytes, &mut is_plain)?;
+    let headers_at = bytes.len();
     let headers_bytes = match headers {
         0 => 0,
         _ => read_headers(bytes, headers, &mut is_plain)?,
@@ -66,13 +86,25 @@ pub(super) fn read_fields(bytes: &mut &[u8]) -> Result<RecordSizes, RecordError>
     } else {
         fewest_bytes(estimated)?
     };
-    Ok(RecordSizes {
+    let sizes = RecordSizes {
         record_bytes: 0,
         estimate_bytes: ESTIMATE_OVERHEAD_BYTES.saturating_add(fields_bytes),
         key_bytes,
         value_bytes,
         headers_bytes,
-    })
+    };
+    let places = Places {
+        key_length: key_length_at,
+        key: key_at,
+        is_key_null: key < 0,
+        value_length: value_length_at,
+        value: value_at,
+        is_value_null: value < 0,
+        headers_count: headers_count_at,
+        headers: headers_at,
+        headers_declared: headers.max(0).unsigned_abs(),
+    };
+    Ok((sizes, places))
 }
 
 /// All names and values of so many headers.
@@ -121,7 +153,7 @@ fn skip(bytes: &mut &[u8], n: usize) -> Result<(), RecordError> {
 
 /// Passes over what a nullable length counts: any negative length is null, as in Kafka.
 #[inline(always)]
-fn skip_nullable(bytes: &mut &[u8], length: i32) -> Result<u64, RecordError> {
+pub(super) fn skip_nullable(bytes: &mut &[u8], length: i32) -> Result<u64, RecordError> {
     if length <= 0 {
         return Ok(0);
     }
@@ -156,7 +188,7 @@ fn length(bytes: &mut &[u8], is_plain: &mut bool) -> Result<i32, RecordError> {
 
 /// A VARINT before its zig-zag is undone: at most five bytes.
 #[inline(always)]
-fn varint(bytes: &mut &[u8]) -> Result<u32, RecordError> {
+pub(super) fn varint(bytes: &mut &[u8]) -> Result<u32, RecordError> {
     match *bytes {
         [low @ 0..0x80, rest @ ..] => {
             *bytes = rest;

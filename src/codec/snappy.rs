@@ -7,7 +7,7 @@
 
 use super::{Bound, DecodeError, Halt, Input, Output, Tap};
 
-const XERIAL_MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
+pub(super) const XERIAL_MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 /// What Kafka asks of the reader at once (`SnappyCompression.decompressionOutputSize`).
 const FILL_BYTES: usize = 2 * 1024;
 /// Magic, version, compatible version.
@@ -24,6 +24,11 @@ const REACH_BYTES_MAX: usize = 128 * 1024 * 1024;
 const KEPT_BYTES: usize = 2 * PIECE_BYTES;
 /// A copy is at most so long.
 const COPY_BYTES_MAX: usize = 64;
+
+/// As snappy-java and the Java client write it, not as one raw block.
+pub(super) fn is_xerial(payload: &[u8]) -> bool {
+    payload.len() >= XERIAL_HEADER_BYTES && payload.starts_with(&XERIAL_MAGIC)
+}
 
 /// What all blocks together declare; each block's decoder refuses to miss its own.
 pub(super) fn declared(payload: &[u8]) -> Result<Bound, DecodeError> {
@@ -66,7 +71,7 @@ impl<'a> Blocks<'a> {
             return Err(DecodeError::Truncated);
         }
         let mut input = Input::new(payload);
-        let is_xerial = payload.len() >= XERIAL_HEADER_BYTES && payload.starts_with(&XERIAL_MAGIC);
+        let is_xerial = is_xerial(payload);
         if is_xerial {
             input.take(XERIAL_HEADER_BYTES)?;
         }

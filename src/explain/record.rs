@@ -6,7 +6,7 @@ use super::Question;
 use crate::batch::{ESTIMATE_OVERHEAD_BYTES, varint_bytes};
 
 /// A record batch's header.
-pub(super) const BATCH_HEADER_BYTES: u64 = 61;
+pub(super) const BATCH_HEADER_BYTES: u64 = crate::batch::BATCH_HEADER_BYTES as u64;
 
 /// A record, or a batch of records alike, in every size that someone compares. Bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

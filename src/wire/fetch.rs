@@ -5,18 +5,12 @@
 //! side declares, and what cannot be understood is only not seen.
 
 use super::produce::TopicKey;
+use super::record_batch::{LEAST_LENGTH, LOG_OVERHEAD_BYTES, UP_TO_MAGIC_BYTES};
 use super::walk::{FETCH_REQUEST, Visitor, Walker};
 use super::{HEAD_BYTES, Malformed};
 
 /// The versions that are read: older ones are not spoken by any broker since Kafka 4.
 pub const VERSIONS: std::ops::RangeInclusive<i16> = 4..=18;
-
-/// Base offset, length, leader epoch (or CRC), magic.
-const BATCH_HEAD_BYTES: usize = 17;
-/// Bytes of a batch that its length does not count.
-const LOG_OVERHEAD_BYTES: u64 = 12;
-/// The least length of a batch of any magic (`LegacyRecord.RECORD_OVERHEAD_V0`).
-const LEAST_LENGTH: i32 = 14;
 
 /// Is told what a consumer asks for, in this order.
 pub trait Asked {
@@ -227,7 +221,7 @@ impl<S: Served> Visitor for AnswerFields<'_, S> {
 /// The batches of one partition, head by head.
 #[derive(Debug)]
 struct Batches {
-    head: [u8; BATCH_HEAD_BYTES],
+    head: [u8; UP_TO_MAGIC_BYTES],
     /// Bytes of the head that have come.
     here: usize,
     /// Of the batch in hand.
@@ -242,7 +236,7 @@ struct Batches {
 impl Default for Batches {
     fn default() -> Self {
         Self {
-            head: [0; BATCH_HEAD_BYTES],
+            head: [0; UP_TO_MAGIC_BYTES],
             here: 0,
             wire_bytes: 0,
             left: 0,
@@ -274,7 +268,7 @@ impl Batches {
             }
             rest = after;
             self.here = self.here.saturating_add(wanted);
-            if self.here == BATCH_HEAD_BYTES {
+            if self.here == UP_TO_MAGIC_BYTES {
                 self.begin(of, served);
             }
         }
@@ -288,8 +282,9 @@ impl Batches {
             self.is_lost = true;
             return;
         }
-        self.wire_bytes = u64::from(length.unsigned_abs()).saturating_add(LOG_OVERHEAD_BYTES);
-        self.left = self.wire_bytes.saturating_sub(BATCH_HEAD_BYTES as u64);
+        self.wire_bytes =
+            u64::from(length.unsigned_abs()).saturating_add(LOG_OVERHEAD_BYTES as u64);
+        self.left = self.wire_bytes.saturating_sub(UP_TO_MAGIC_BYTES as u64);
         if std::mem::take(&mut self.is_first) {
             served.first(topic, partition, self.wire_bytes);
         }

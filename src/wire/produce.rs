@@ -5,7 +5,10 @@
 
 use std::ops::Range;
 
-use super::{Malformed, Reader, Reason, Writer, api};
+use bytes::Bytes;
+
+use super::splice::{Piece, Pieces, chain_bytes};
+use super::{Malformed, Reader, Reason, api};
 
 /// From this version on arrays are compact and sections end in tagged fields.
 pub const FIRST_FLEXIBLE_VERSION: i16 = 9;
@@ -15,6 +18,9 @@ pub const FIRST_TOPIC_ID_VERSION: i16 = 13;
 /// Topics and partitions of one request, together. Kafka has no bound, but what is remembered of an entry is ten
 /// times the bytes of the shortest one; no cluster leads so many partitions on one broker.
 pub const MOST_ENTRIES: usize = 128 * 1024;
+
+/// Bytes of `index`, in front of a partition's records.
+const INDEX_BYTES: usize = 4;
 
 /// Tagged fields that Kafka 4.4 takes in one section.
 const MOST_TAGS: u32 = 10_000;
@@ -50,6 +56,25 @@ pub struct PartitionEntry {
     pub records: Option<Range<usize>>,
 }
 
+impl PartitionEntry {
+    /// Index and tagged fields as they are, with other records between them.
+    fn splice_records(
+        &self,
+        pieces: &mut Pieces,
+        flexible: bool,
+        replaced: &Range<usize>,
+        chain: &[Bytes],
+    ) {
+        let records_at = self.entry.start.saturating_add(INDEX_BYTES);
+        pieces.original(self.entry.start..records_at);
+        pieces.made(|w| w.count(flexible, chain_bytes(chain)));
+        for bytes in chain {
+            pieces.brought(bytes.clone());
+        }
+        pieces.original(replaced.end..self.entry.end);
+    }
+}
+
 /// Where everything stands in one request frame. Reused from request to request.
 #[derive(Debug, Default)]
 pub struct Layout {
@@ -63,6 +88,8 @@ pub struct Layout {
     pub is_transactional: bool,
     /// `acks`
     pub acks: i16,
+    /// `timeout_ms`
+    pub timeout_ms: i32,
     /// Where the count of topics begins.
     topics_at: usize,
     /// The request's own tagged fields; what may stand behind them is ignored, as the broker does.
@@ -92,7 +119,7 @@ impl Layout {
         }
         self.is_transactional = version >= 3 && r.string(flexible, "transactional_id")?.is_some();
         self.acks = r.int16("acks")?;
-        r.int32("timeout_ms")?;
+        self.timeout_ms = r.int32("timeout_ms")?;
         self.topics_at = r.position();
         let topics = self.count(r, flexible, "topic_data")?;
         for _ in 0..topics {
@@ -184,6 +211,15 @@ impl Layout {
     /// them. `kept` names topic entries with the partition entries to keep, each by index into this layout; a
     /// topic named several times becomes one (a broker takes seconds over a topic repeated a thousand times).
     pub fn splice(&self, kept: &[(usize, Vec<usize>)]) -> Vec<Piece> {
+        self.splice_with(kept, |_| None)
+    }
+
+    /// As [`Layout::splice`], with other records for the partition entries that have some in `records`.
+    pub fn splice_with<'a>(
+        &self,
+        kept: &[(usize, Vec<usize>)],
+        records: impl Fn(usize) -> Option<&'a [Bytes]>,
+    ) -> Vec<Piece> {
         let flexible = self.version >= FIRST_FLEXIBLE_VERSION;
         let mut pieces = Pieces::default();
         pieces.original(api::PREFIX_BYTES..self.topics_at);
@@ -194,11 +230,16 @@ impl Layout {
             };
             pieces.original(topic.key.clone());
             pieces.made(|w| w.count(flexible, partitions.len()));
-            for partition in partitions {
-                let Some(partition) = self.partitions.get(*partition) else {
+            for &index in partitions {
+                let Some(partition) = self.partitions.get(index) else {
                     continue;
                 };
-                pieces.original(partition.entry.clone());
+                match (records(index), &partition.records) {
+                    (Some(chain), Some(replaced)) => {
+                        partition.splice_records(&mut pieces, flexible, replaced, chain);
+                    }
+                    _ => pieces.original(partition.entry.clone()),
+                }
             }
             pieces.original(topic.tags.clone());
         }
@@ -226,44 +267,90 @@ fn read_key<'a>(r: &mut Reader<'a>, version: i16) -> Result<TopicKey<'a>, Malfor
         .ok_or(Malformed::new("topic", Reason::NegativeLength))
 }
 
-/// A part of a spliced frame.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
-    /// Bytes of the original frame.
-    Original(Range<usize>),
-    /// Bytes made here.
-    Made(Vec<u8>),
-}
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+mod tests {
+    use super::*;
+    use crate::wire::Writer;
 
-/// Collects pieces, joining what is adjacent.
-#[derive(Default)]
-struct Pieces {
-    pieces: Vec<Piece>,
-    bytes: usize,
-}
+    /// Two topics of two partitions each; records and tags that tell them apart.
+    fn frame(version: i16) -> Vec<u8> {
+        request(version, |topic, partition| {
+            vec![topic * 16 + partition; usize::from(topic) * 100 + 3]
+        })
+    }
 
-impl Pieces {
-    fn original(&mut self, range: Range<usize>) {
-        self.bytes = self.bytes.saturating_add(range.len());
-        match self.pieces.last_mut() {
-            _ if range.is_empty() => {}
-            Some(Piece::Original(last)) if last.end == range.start => last.end = range.end,
-            _ => self.pieces.push(Piece::Original(range)),
+    fn request(version: i16, records: impl Fn(u8, u8) -> Vec<u8>) -> Vec<u8> {
+        let flexible = version >= FIRST_FLEXIBLE_VERSION;
+        let mut w = Writer::frame(0);
+        w.int16(0);
+        w.int16(version);
+        w.int32(7);
+        w.string(false, Some(b"client"));
+        let tags = |w: &mut Writer, byte: u8| {
+            if flexible {
+                // One tagged field of one byte.
+                w.raw(&[1, 90, 1, byte]);
+            }
+        };
+        tags(&mut w, 1);
+        w.string(flexible, None);
+        w.int16(-1);
+        w.int32(1_234);
+        w.count(flexible, 2);
+        for topic in 1..=2 {
+            if version >= FIRST_TOPIC_ID_VERSION {
+                w.raw(&[topic; 16]);
+            } else {
+                w.string(flexible, Some(&[b'a' + topic; 3]));
+            }
+            w.count(flexible, 2);
+            for partition in 0..2 {
+                w.int32(i32::from(partition));
+                let records = records(topic, partition);
+                w.count(flexible, records.len());
+                w.raw(&records);
+                tags(&mut w, 10 + topic * 2 + partition);
+            }
+            tags(&mut w, 20 + topic);
         }
+        tags(&mut w, 2);
+        w.into_frame()
     }
 
-    fn made(&mut self, write: impl FnOnce(&mut Writer)) {
-        let mut w = Writer::part();
-        write(&mut w);
-        self.bytes = self.bytes.saturating_add(w.len());
-        self.pieces.push(Piece::Made(w.into_part()));
+    fn joined(frame: &[u8], pieces: Vec<Piece>) -> Vec<u8> {
+        let mut out = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Original(range) => out.extend_from_slice(&frame[range]),
+                Piece::Made(bytes) => out.extend_from_slice(&bytes),
+            }
+        }
+        out
     }
 
-    /// Puts the length prefix in front.
-    fn finish(mut self) -> Vec<Piece> {
-        let length = u32::try_from(self.bytes).unwrap_or(u32::MAX);
-        self.pieces
-            .insert(0, Piece::Made(length.to_be_bytes().to_vec()));
-        self.pieces
+    #[test]
+    fn a_partition_with_other_records_keeps_its_index_its_tags_and_its_neighbours() {
+        for version in [3, 8, 9, 12, 13] {
+            let frame = frame(version);
+            let mut layout = Layout::default();
+            layout.read(&frame, version).unwrap();
+            assert_eq!(layout.timeout_ms, 1_234);
+            let all = [(0, vec![0, 1]), (1, vec![2, 3])];
+            assert_eq!(joined(&frame, layout.splice(&all)), frame, "{version}");
+            for sizes in [[0, 0], [1, 126], [127, 70_000]] {
+                let chain: Vec<Bytes> = sizes.map(|n| Bytes::from(vec![b'n'; n])).to_vec();
+                let spliced = layout.splice_with(&all, |at| (at == 2).then_some(chain.as_slice()));
+                let expected = request(version, |topic, partition| match (topic, partition) {
+                    (2, 0) => chain.concat(),
+                    _ => vec![topic * 16 + partition; usize::from(topic) * 100 + 3],
+                });
+                assert_eq!(joined(&frame, spliced), expected, "{version} {sizes:?}");
+            }
+        }
     }
 }

@@ -277,6 +277,11 @@ impl Batch {
 }
 
 /// The records of a batch as `codec` writes them.
+#[allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "not by the product's own encoders"
+)]
 pub fn compress(codec: Codec, plain: &[u8]) -> Vec<u8> {
     match codec {
         Codec::None => plain.to_vec(),

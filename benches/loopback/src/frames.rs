@@ -62,6 +62,7 @@ impl Codec {
         }
     }
 
+    #[allow(clippy::disallowed_types, clippy::disallowed_methods)]
     fn compress(self, records: &[u8]) -> Vec<u8> {
         match self {
             Self::None => records.to_vec(),

@@ -12,12 +12,12 @@ use crate::inspect::{
 };
 use crate::policy::{BatchFacts, Codec, Size};
 use crate::wire::produce::Layout;
+use crate::wire::record_batch::ATTRIBUTES_LOW_AT;
 
 /// Before this version the broker looks at the codec before it looks at sizes.
 const FIRST_ZSTD_VERSION: i16 = 7;
 
-/// Where the lower byte of a magic-2 batch's attributes stands, and its bit for a transaction.
-const ATTRIBUTES_LOW_AT: usize = 22;
+/// The bit of a magic-2 batch's attributes for a transaction.
 const TRANSACTIONAL: u8 = 0x10;
 
 /// From this version on, Produce carries exactly one magic-2 batch per partition.

@@ -10,8 +10,8 @@ use crate::proxy::session::Close;
 use crate::proxy::session::buffers::BUFFER_BYTES;
 use crate::proxy::verdict::{Asked, Verdict, by_topic};
 use crate::wire::api::FrameHead;
-use crate::wire::produce::Piece;
 use crate::wire::produce_answer::ProduceAnswer;
+use crate::wire::splice::Piece;
 
 impl Session {
     pub(super) fn on_produce(
@@ -72,7 +72,7 @@ impl Session {
                 for piece in self.judge.layout().splice(&kept) {
                     self.to_upstream.push(match piece {
                         Piece::Original(range) => frame.slice(range),
-                        Piece::Made(bytes) => bytes.into(),
+                        Piece::Made(bytes) => bytes,
                     });
                 }
                 true
