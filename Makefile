@@ -1,7 +1,7 @@
 # Everything a person or CI does with this repository. The work is in scripts/; each says what it needs.
 # Downloads and what is made of them are in .cache/, fetched once.
 
-.PHONY: help demo up ladder down test lint check-deploy image bench screenshots fmt clean-cache
+.PHONY: help demo up ladder down test lint dependencies speed-gate check-deploy image bench screenshots fmt clean-cache
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -24,6 +24,12 @@ test: ## all set-up and all tests, against real brokers with real clients
 lint: ## formatting and clippy
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
+
+dependencies: ## licences, bans and sources of all dependencies, and those that nothing uses
+	@scripts/dependencies.sh
+
+speed-gate: ## fails where a request costs over 3 % more instructions than benches/instructions.json says
+	@scripts/bench.sh count --baseline benches/instructions.json
 
 check-deploy: ## what is in deploy/, by Helm, kubeconform and systemd-analyze
 	@scripts/check-deploy.sh

@@ -4,6 +4,7 @@
 //! Measuring that depends on the clock is off (`inspection.decode: never`). Two runs that differ only in their number of requests are subtracted, so start and end cancel out. A request that
 //! comes in one read repeats within a per cent; a larger one comes in as many reads as the kernel likes.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -30,12 +31,52 @@ const LARGE_BYTES: usize = 512 << 10;
 /// A request under valgrind takes some 100 µs more.
 const TIME: Duration = Duration::from_secs(120);
 
+/// So much above its figure a count may be.
+const MOST_ABOVE_PERCENT: u64 = 3;
+
 /// One count.
 #[derive(Debug, Serialize)]
 pub struct Count {
     pub batch: &'static str,
     pub version: String,
     pub instructions_per_request: Vec<u64>,
+}
+
+/// Instructions per request, by size and version.
+pub type Figures = BTreeMap<String, u64>;
+
+/// What a figure is called.
+pub fn name(batch: &str, version: Version) -> String {
+    format!("{batch} {version:?}")
+}
+
+/// The figures of an earlier count.
+pub fn read_figures(file: &Path) -> io::Result<Figures> {
+    Ok(serde_json::from_slice(&fs::read(file)?)?)
+}
+
+/// Keeps figures for a later count.
+pub fn write_figures(file: &Path, figures: &Figures) -> io::Result<()> {
+    fs::write(file, serde_json::to_string_pretty(figures)? + "\n")
+}
+
+impl Count {
+    /// The least of all runs: what disturbs a run only adds.
+    pub fn least(&self) -> u64 {
+        self.instructions_per_request
+            .iter()
+            .copied()
+            .min()
+            .unwrap_or(0)
+    }
+
+    /// Says by how much it is above the figure, where that is more than is let pass.
+    pub fn above(&self, name: &str, figure: u64) -> Option<String> {
+        let least = self.least();
+        (least * 100 > figure * (100 + MOST_ABOVE_PERCENT)).then(|| {
+            format!("{name}: {least} instructions per request, {figure} before. If it is worth it, record the new figure")
+        })
+    }
 }
 
 /// Counts `runs` times for one size and version.

@@ -119,6 +119,12 @@ struct CountArgs {
     /// Where the config, the log and the last profile go.
     #[arg(long)]
     directory: PathBuf,
+    /// Only what this file names is counted, and a count of more than 3 % above its figure fails.
+    #[arg(long)]
+    baseline: Option<PathBuf>,
+    /// Writes the figures of what is counted here, for a later `--baseline`.
+    #[arg(long)]
+    record: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -280,9 +286,21 @@ fn count(args: CountArgs) -> io::Result<()> {
         directory: args.directory,
     };
     let sink = start_sink()?;
+    let baseline = args
+        .baseline
+        .as_deref()
+        .map(count::read_figures)
+        .transpose()?;
+    let mut figures = count::Figures::new();
+    let mut slower = Vec::new();
     println!("| batch | Produce | instructions per request |\n|---|---|---|");
     for size in rounds::SIZES {
         for version in [Version::V9, Version::V13] {
+            let name = count::name(size.0, version);
+            let figure = baseline.as_ref().map(|figures| figures.get(&name).copied());
+            if figure == Some(None) {
+                continue;
+            }
             let count = count::count(&programs, &sink, size, version, args.runs)?;
             let counts: Vec<String> = count
                 .instructions_per_request
@@ -295,7 +313,19 @@ fn count(args: CountArgs) -> io::Result<()> {
                 count.version,
                 counts.join(", ")
             );
+            slower.extend(
+                figure
+                    .flatten()
+                    .and_then(|figure| count.above(&name, figure)),
+            );
+            figures.insert(name, count.least());
         }
+    }
+    if let Some(file) = &args.record {
+        count::write_figures(file, &figures)?;
+    }
+    if !slower.is_empty() {
+        return Err(io::Error::other(slower.join("; ")));
     }
     Ok(())
 }
