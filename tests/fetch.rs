@@ -281,6 +281,13 @@ fn metric(sizegate: &Sizegate, name: &str, topic: &Topic) -> f64 {
     sizegate.metrics().sum(name, &[("topic", &topic.name)])
 }
 
+/// Waits until so many connections are open.
+fn gone(sizegate: &Sizegate, left: f64) {
+    eventually(Duration::from_secs(60), "connections gone", || {
+        (sizegate.metrics().sum("connections", &[]) == left).then_some(())
+    });
+}
+
 /// The batches here bear old timestamps: they must not be deleted for it.
 const LARGE_TOPIC: &[(&str, &str)] = &[("max.message.bytes", "4194304"), ("retention.ms", "-1")];
 const LARGE: usize = 300_000;
@@ -429,17 +436,22 @@ fn a_consumer_that_asks_for_a_large_batch_again_and_again_is_stuck() {
                 .find(|seen| seen["client_id"] == client_id.as_str())
         };
         let mut connection = connect();
-        // On its way: twice may be chance, and whoever moves on is not stuck.
-        for _ in 0..3 {
-            for offset in [0, 1, 1, 2] {
-                fetch(&mut connection, version, &topic, offset, ENOUGH);
+        // On its way: twice may be chance.
+        for offset in [0, 1, 2, 1, 2] {
+            fetch(&mut connection, version, &topic, offset, ENOUGH);
+        }
+        assert_eq!(stuck(), None, "v{version}");
+        // Others that read beside it are none of its business.
+        let mut beside = [connect(), connect(), connect()];
+        for offset in [1, 2] {
+            for other in &mut beside {
+                fetch(other, version, &topic, offset, ENOUGH);
             }
         }
         assert_eq!(stuck(), None, "v{version}");
-        fetch(&mut connection, version, &topic, 1, ENOUGH);
-        fetch(&mut connection, version, &topic, 1, ENOUGH);
-        assert_eq!(stuck(), None, "v{version}");
-        // Restarted: another connection.
+        // Restarted: another connection, once the proxy has seen the end of the first.
+        drop(connection);
+        gone(&sizegate, 3.0);
         let mut connection = connect();
         fetch(&mut connection, version, &topic, 1, ENOUGH);
         let seen = stuck().expect("three times in a row");
@@ -452,8 +464,12 @@ fn a_consumer_that_asks_for_a_large_batch_again_and_again_is_stuck() {
             ),
             (&0.into(), &1.into(), &LARGE.into(), &3.into())
         );
+        // What was asked for beyond it says nothing: clients fetch ahead of their application.
+        fetch(&mut connection, version, &topic, 2, ENOUGH);
         fetch(&mut connection, version, &topic, 1, ENOUGH);
         assert_eq!(stuck().unwrap()["served"], 4);
+        drop((connection, beside));
+        gone(&sizegate, 0.0);
     }
     assert_eq!(metric(&sizegate, "fetch_stuck_total", &topic), 8.0);
     let line = sizegate.log_line(&["sizegate::fetch", "level=warn", &topic.name, "stuck-12"]);
@@ -487,14 +503,18 @@ fn with_a_fetch_session_what_is_not_named_again_is_still_asked_for() {
             "v{version}"
         );
         assert_eq!(of(&sizegate, "stuck", &topic)[0]["served"], 4, "v{version}");
-        // The session goes on behind it.
+        // The session goes on behind it, and another connection is another consumer.
         let topics = [(topic.clone(), vec![ask(0, 1, 1_024)])];
         let past = asks(&topics, 50 << 20)
             .with_session_id(first.session_id)
             .with_session_epoch(4);
         assert_eq!(served(&connection.ask(&past, version)), 0);
-        assert_eq!(fetch(&mut connection, version, &topic, 0, ENOUGH), LARGE);
+        let mut other = Connection::open(sizegate.bootstrap());
+        assert_eq!(fetch(&mut other, version, &topic, 0, ENOUGH), LARGE);
         assert_eq!(metric(&sizegate, "fetch_stuck_total", &topic), 2.0);
+        // And comes back.
+        assert_eq!(fetch(&mut connection, version, &topic, 0, ENOUGH), LARGE);
+        assert_eq!(of(&sizegate, "stuck", &topic)[0]["served"], 5, "v{version}");
     }
 }
 
@@ -568,4 +588,159 @@ fn a_java_consumer_that_cannot_deserialise_a_large_record_is_found_after_its_thi
         (&"importer".into(), &1.into())
     );
     assert!(stuck[0]["served"].as_u64().unwrap() >= 3, "{stuck:?}");
+}
+
+/// A topic of a small record, a large one and a small one, each in a batch of its own.
+fn with_a_large_record(kafka: &Kafka, stem: &str) -> Topic {
+    let topic = kafka.topic(stem, 1, LARGE_TOPIC);
+    let mut connection = Connection::open(kafka.bootstrap().as_str());
+    for value_bytes in [100, LARGE, 100] {
+        let records = batch([Record::of_a(value_bytes)]).build();
+        assert_eq!(
+            connection.produce(9, -1, &[Part::new(&topic, records)])[0].code,
+            0
+        );
+    }
+    topic
+}
+
+/// Which clients are found stuck at a topic's large record: client id, the offset they come back to, the batch's.
+fn found(sizegate: &Sizegate, topic: &Topic) -> Vec<(String, i64, i64)> {
+    let all = of(sizegate, "stuck", topic);
+    let found = all.iter().map(|seen| {
+        assert!(
+            seen["batch_bytes"].as_u64().unwrap() > LARGE as u64,
+            "{seen}"
+        );
+        assert!(seen["served"].as_u64().unwrap() >= 3, "{seen}");
+        (
+            seen["client_id"].as_str().unwrap().to_owned(),
+            seen["offset"].as_i64().unwrap(),
+            seen["batch_offset"].as_i64().unwrap(),
+        )
+    });
+    let mut found: Vec<_> = found.collect();
+    found.sort();
+    found
+}
+
+fn stuck_at(client_id: &str, offset: i64) -> (String, i64, i64) {
+    (client_id.to_owned(), offset, 1)
+}
+
+#[test]
+fn java_consumers_that_come_back_to_a_large_record_are_found_whatever_brings_them_back() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    for (version, protocol) in [
+        ("4.4.0", "classic"),
+        ("4.4.0", "consumer"),
+        ("3.9.1", "classic"),
+    ] {
+        let topic = with_a_large_record(kafka, "returning");
+        Program::java("Returning", version)
+            .arg("bootstrap", sizegate.bootstrap())
+            .arg("topic", &topic.name)
+            .arg("modes", "seek,rewind,restart,fresh,deserialize")
+            .arg("p.group.protocol", protocol)
+            .run();
+        assert_eq!(
+            found(&sizegate, &topic),
+            [
+                stuck_at("deserialize", 1),
+                stuck_at("fresh", 0),
+                stuck_at("restart", 1),
+                stuck_at("rewind", 0),
+                stuck_at("seek", 1)
+            ],
+            "{version} {protocol}"
+        );
+    }
+}
+
+#[test]
+fn java_consumers_that_read_again_for_other_reasons_are_not() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    for (version, protocol) in [
+        ("4.4.0", "classic"),
+        ("4.4.0", "consumer"),
+        ("3.9.1", "classic"),
+    ] {
+        let topic = with_a_large_record(kafka, "innocent");
+        Program::java("Returning", version)
+            .arg("bootstrap", sizegate.bootstrap())
+            .arg("topic", &topic.name)
+            .arg("modes", "groups,mirrors,rebalances,beginning,table")
+            .arg("p.group.protocol", protocol)
+            .run();
+        assert_eq!(found(&sizegate, &topic), [], "{version} {protocol}");
+        let served = metric(&sizegate, "fetch_batch_bytes_count", &topic);
+        assert!(served >= 60.0, "they read through the proxy: {served}");
+    }
+}
+
+#[test]
+fn a_console_consumer_run_thrice_from_the_beginning_is_not_stuck() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    let topic = with_a_large_record(kafka, "console");
+    for _ in 0..3 {
+        let main = "org.apache.kafka.tools.consumer.ConsoleConsumer";
+        let mut console = Program::java_main(main, "4.4.0", "tools");
+        for arg in [
+            "--bootstrap-server",
+            &sizegate.bootstrap(),
+            "--topic",
+            &topic.name,
+            "--from-beginning",
+            "--max-messages",
+            "3",
+            "--formatter-property",
+            "print.value=false",
+        ] {
+            console = console.raw_arg(arg);
+        }
+        assert_eq!(console.spawn().end(), 0);
+    }
+    assert_eq!(metric(&sizegate, "fetch_batch_bytes_count", &topic), 9.0);
+    assert_eq!(found(&sizegate, &topic), []);
+}
+
+#[test]
+fn librdkafka_is_found_although_it_fetches_far_ahead() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    for mode in ["seek", "restart"] {
+        let topic = with_a_large_record(kafka, "librdkafka");
+        // More large ones behind it, which come before the application has failed.
+        let mut connection = Connection::open(kafka.bootstrap().as_str());
+        for _ in 0..20 {
+            let records = batch_of_bytes(LARGE).build();
+            let part = Part::new(&topic, records);
+            assert_eq!(connection.produce(9, -1, &[part])[0].code, 0);
+        }
+        Program::python("returning.py")
+            .arg("bootstrap", sizegate.bootstrap())
+            .arg("topic", &topic.name)
+            .arg("mode", mode)
+            .run();
+        assert_eq!(found(&sizegate, &topic), [stuck_at("rdkafka", 1)], "{mode}");
+    }
+}
+
+#[test]
+fn springs_error_handler_is_found_seeking_back() {
+    let kafka = Kafka::shared("4.3.0");
+    let sizegate = Sizegate::start(kafka, "");
+    for (mode, offset) in [("record", 1), ("batch", 0)] {
+        let topic = with_a_large_record(kafka, "spring");
+        Program::java_with("SpringReturns", "4.3.0", "spring")
+            .arg("bootstrap", sizegate.bootstrap())
+            .arg("topic", &topic.name)
+            .arg("mode", mode)
+            .run();
+        let client_id = format!("spring-{mode}");
+        assert_eq!(found(&sizegate, &topic), [(client_id, offset, 1)], "{mode}");
+    }
 }

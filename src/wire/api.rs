@@ -6,10 +6,16 @@ use super::{Malformed, Reader, Reason};
 pub const PRODUCE: i16 = 0;
 /// Fetch
 pub const FETCH: i16 = 1;
+/// ListOffsets
+pub const LIST_OFFSETS: i16 = 2;
 /// Metadata
 pub const METADATA: i16 = 3;
+/// OffsetFetch
+pub const OFFSET_FETCH: i16 = 9;
 /// FindCoordinator
 pub const FIND_COORDINATOR: i16 = 10;
+/// JoinGroup
+pub const JOIN_GROUP: i16 = 11;
 /// SaslHandshake
 pub const SASL_HANDSHAKE: i16 = 17;
 /// ApiVersions

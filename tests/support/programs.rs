@@ -277,17 +277,22 @@ impl Running {
         self.process.last_words()
     }
 
-    /// Waits for its end.
-    pub fn finish(mut self) -> Output {
+    /// Waits for its end, whatever it prints; its exit code.
+    pub fn end(&mut self) -> i32 {
         let start = Instant::now();
-        let Some(code) = self.process.wait(self.limit) else {
+        self.process.wait(self.limit).unwrap_or_else(|| {
             panic!(
                 "{} still runs after {:?}\n{}",
                 self.name,
                 start.elapsed(),
                 self.process.last_words()
-            );
-        };
+            )
+        })
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Output {
+        let code = self.end();
         let lines = self
             .process
             .stdout()

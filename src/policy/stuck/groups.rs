@@ -1,0 +1,79 @@
+//! What consumers do in their groups, as far as it tells a rebalance from a return, and one group's restart from
+//! another's start. Groups are coordinated over another connection than the one that fetches.
+//!
+//! Invariant: constant memory and no lock. Consumers that share a slot only hide a return from each other.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use super::{Consumer, Group};
+
+/// Slots: joins are rare, and one counts only between two servings of the same batch.
+const SLOTS: usize = 32_768;
+
+/// The groups of all consumers.
+pub struct Groups {
+    slots: Box<[Slot]>,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// Joined again without having left: a rebalance.
+    joins: AtomicU32,
+    /// The group last seen; 0: none.
+    group: AtomicU32,
+    /// It joined as nobody, and will join once more with the id that it is given (KIP-394).
+    is_new: AtomicBool,
+}
+
+impl std::fmt::Debug for Groups {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Groups").finish_non_exhaustive()
+    }
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Self {
+            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+        }
+    }
+}
+
+impl Groups {
+    /// The consumer joins a group. A member that joins again is rebalanced; one without an id has just begun, or took
+    /// so long over what it was served that it was thrown out (`max.poll.interval.ms`).
+    pub fn joins(&self, consumer: Consumer, has_member_id: bool) {
+        let Some(slot) = self.slot(consumer) else {
+            return;
+        };
+        if !has_member_id {
+            slot.is_new.store(true, Relaxed);
+        } else if !slot.is_new.swap(false, Relaxed) {
+            slot.joins.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The consumer asks what its group has committed.
+    pub fn is_of(&self, consumer: Consumer, group: Group) {
+        if let Some(slot) = self.slot(consumer) {
+            slot.group.store(group.0, Relaxed);
+        }
+    }
+
+    /// How often it was rebalanced.
+    pub fn rebalances(&self, consumer: Consumer) -> u32 {
+        self.slot(consumer)
+            .map_or(0, |slot| slot.joins.load(Relaxed))
+    }
+
+    /// Its group.
+    pub fn group_of(&self, consumer: Consumer) -> Option<Group> {
+        let group = self.slot(consumer)?.group.load(Relaxed);
+        (group != 0).then_some(Group(group))
+    }
+
+    fn slot(&self, consumer: Consumer) -> Option<&Slot> {
+        let at = consumer.0.checked_rem(SLOTS as u64)?;
+        self.slots.get(usize::try_from(at).ok()?)
+    }
+}
