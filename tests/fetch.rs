@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -733,7 +734,7 @@ fn librdkafka_is_found_although_it_fetches_far_ahead() {
 fn springs_error_handler_is_found_seeking_back() {
     let kafka = Kafka::shared("4.3.0");
     let sizegate = Sizegate::start(kafka, "");
-    for (mode, offset) in [("record", 1), ("batch", 0)] {
+    for mode in ["record", "batch"] {
         let topic = with_a_large_record(kafka, "spring");
         Program::java_with("SpringReturns", "4.3.0", "spring")
             .arg("bootstrap", sizegate.bootstrap())
@@ -741,6 +742,76 @@ fn springs_error_handler_is_found_seeking_back() {
             .arg("mode", mode)
             .run();
         let client_id = format!("spring-{mode}");
-        assert_eq!(found(&sizegate, &topic), [(client_id, offset, 1)], "{mode}");
+        assert_eq!(
+            found(&sizegate, &topic),
+            [stuck_at(&client_id, 1)],
+            "{mode}"
+        );
+    }
+}
+
+#[test]
+fn a_sink_task_of_connect_that_fails_and_is_restarted_or_rewinds_is_found() {
+    let kafka = Kafka::shared("4.3.0");
+    let sizegate = Sizegate::start(kafka, "");
+    let worker = Program::connect_worker("4.3.0");
+    let dir = worker.dir().to_path_buf();
+    let file = |name: &str, lines: &[String]| {
+        let path = dir.join(format!("{name}.properties"));
+        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+        path
+    };
+    let bytes = "org.apache.kafka.connect.converters.ByteArrayConverter";
+    let rest = SocketAddr::from(([127, 0, 0, 1], support::ports::free_ports(1)));
+    let config = file(
+        "worker",
+        &[
+            format!("bootstrap.servers={}", sizegate.bootstrap()),
+            format!("key.converter={bytes}"),
+            format!("value.converter={bytes}"),
+            format!(
+                "offset.storage.file.filename={}",
+                dir.join("offsets").display()
+            ),
+            format!("listeners=http://{rest}"),
+            "plugin.discovery=only_scan".into(),
+        ],
+    );
+    let ways = ["fail", "rewind"];
+    let topics = ways.map(|way| with_a_large_record(kafka, way));
+    let sinks = ways.iter().zip(&topics).map(|(way, topic)| {
+        let settings = [
+            format!("name=sink-{way}"),
+            "connector.class=FailingSink".into(),
+            "tasks.max=1".into(),
+            format!("way={way}"),
+            format!("topics={}", topic.name),
+        ];
+        file(way, &settings)
+    });
+    let running = sinks.fold(worker.raw_arg(config), Program::raw_arg).spawn();
+    let patience = Duration::from_secs(300);
+    eventually(patience, "the one that rewinds found", || {
+        assert!(running.is_running(), "{}", running.last_words());
+        (!found(&sizegate, &topics[1]).is_empty()).then_some(())
+    });
+    // Nobody restarts the other one yet: it was served once.
+    assert_eq!(found(&sizegate, &topics[0]), []);
+    let task = "/connectors/sink-fail/tasks/0";
+    for _ in 0..3 {
+        eventually(patience, "the task failed", || {
+            let status = support::http::get(rest, &format!("{task}/status")).ok()?;
+            status.1.contains("FAILED").then_some(())
+        });
+        let restarted = support::http::request(rest, "POST", &format!("{task}/restart"), "");
+        assert_eq!(restarted.unwrap().0, 204);
+    }
+    eventually(patience, "the one that is restarted found", || {
+        (!found(&sizegate, &topics[0]).is_empty()).then_some(())
+    });
+    for (way, topic) in ways.iter().zip(&topics) {
+        let (client_id, _, batch_offset) = &found(&sizegate, topic)[0];
+        assert_eq!(*client_id, format!("connector-consumer-sink-{way}-0"));
+        assert_eq!(*batch_offset, 1);
     }
 }

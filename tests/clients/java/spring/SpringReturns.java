@@ -5,6 +5,7 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.springframework.kafka.core.DefaultKafkaConsumerFactory;
+import org.springframework.kafka.listener.BatchListenerFailedException;
 import org.springframework.kafka.listener.BatchMessageListener;
 import org.springframework.kafka.listener.ContainerProperties;
 import org.springframework.kafka.listener.DefaultErrorHandler;
@@ -14,7 +15,7 @@ import org.springframework.util.backoff.FixedBackOff;
 
 /**
  * A listener of Spring Kafka that fails at large records, with the {@code DefaultErrorHandler}, which seeks to the
- * record that failed (a listener of batches: to the first of them).
+ * record that failed (a listener of batches names it).
  *
  * <p>{@code bootstrap= topic= mode=record|batch [times=4] [largest=100000]}: it ends after so many failures.
  */
@@ -34,7 +35,15 @@ public final class SpringReturns {
             handle(record, largest, failures);
             handled.incrementAndGet();
         };
-        BatchMessageListener<byte[], byte[]> many = records -> records.forEach(one::onMessage);
+        BatchMessageListener<byte[], byte[]> many = records -> {
+            for (var record : records) {
+                try {
+                    one.onMessage(record);
+                } catch (IllegalStateException e) {
+                    throw new BatchListenerFailedException(e.getMessage(), record);
+                }
+            }
+        };
         properties.setMessageListener(cli.get("mode").equals("batch") ? many : one);
         var container = new KafkaMessageListenerContainer<>(factory, properties);
         container.setCommonErrorHandler(new DefaultErrorHandler(new FixedBackOff(50, FixedBackOff.UNLIMITED_ATTEMPTS)));
