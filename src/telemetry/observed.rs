@@ -50,7 +50,7 @@ impl Peer {
     }
 }
 
-/// A record that waited in its producer although nothing could join it (KAFKA-21068).
+/// A record that most likely waited in its producer although nothing could join it (KAFKA-21068).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Lingering {
     /// The topic.
@@ -58,7 +58,7 @@ pub struct Lingering {
     /// The producer.
     #[serde(flatten)]
     pub producer: Peer,
-    /// How long it was kept: about the producer's `linger.ms`.
+    /// How long it seems to have been kept: about the producer's `linger.ms`.
     pub linger_seconds: f64,
     /// Wire bytes of its batch, as last seen.
     pub batch_bytes: u64,
@@ -69,9 +69,11 @@ pub struct Lingering {
 }
 
 /// What helps against lingering.
-const LINGER_SUGGESTION: &str = "The record is larger than the producer's batch.size, so nothing can join it, and it \
-    waits for the whole linger.ms all the same (KAFKA-21068). Lower linger.ms, raise batch.size above the record, use a \
-    producer of its own with linger.ms=0 for large records, or send the value by reference (claim check).";
+const LINGER_SUGGESTION: &str = "The record is larger than the usual batch.size, so nothing can join it, and it came as \
+    late as if it had waited for the whole linger.ms all the same (KAFKA-21068). If linger.ms is about as long: lower it, \
+    raise batch.size above the record, use a producer of its own with linger.ms=0 for large records, or send the value by \
+    reference (claim check). If it is not, nothing waited: the application gave the record a timestamp that long before it \
+    sent it.";
 
 impl Lingering {
     /// One record of a batch of `batch_bytes`.
