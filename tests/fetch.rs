@@ -11,9 +11,15 @@ use kafka_protocol::messages::fetch_request::{FetchPartition, FetchRequest, Fetc
 use kafka_protocol::messages::fetch_response::{
     FetchResponse, FetchableTopicResponse, NodeEndpoint, PartitionData,
 };
-use kafka_protocol::messages::{BrokerId, ResponseHeader, TopicName};
-use kafka_protocol::protocol::{Encodable, HeaderVersion};
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
+use kafka_protocol::messages::{
+    BrokerId, GroupId, JoinGroupRequest, ListOffsetsRequest, OffsetFetchRequest, ResponseHeader,
+    TopicName,
+};
+use kafka_protocol::protocol::{Encodable, HeaderVersion, Message, Request};
 use serde_json::Value;
+use sizegate::wire::consumer::{ConsumerRequest, Positioned};
 use sizegate::wire::fetch::{Ask, Asked, FetchAnswer, FetchRequest as Reader, Served, VERSIONS};
 use sizegate::wire::produce::TopicKey;
 use sizegate::wire::walk::{FETCH_ANSWER, Walker};
@@ -135,6 +141,94 @@ fn a_request_is_understood_in_every_version_in_whatever_pieces_it_comes() {
             }
         }
     }
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Position(Vec<String>);
+
+impl Positioned for Position {
+    fn client_id(&mut self, client_id: Option<&[u8]>) {
+        self.0.push(format!("client {client_id:?}"));
+    }
+
+    fn group(&mut self, group_id: &[u8]) {
+        self.0
+            .push(format!("group {}", String::from_utf8_lossy(group_id)));
+    }
+
+    fn joins(&mut self, has_member_id: bool) {
+        self.0.push(format!("joins {has_member_id}"));
+    }
+
+    fn resets(&mut self, topic: &[u8], partition: i32) {
+        self.0.push(format!(
+            "resets {}-{partition}",
+            String::from_utf8_lossy(topic)
+        ));
+    }
+}
+
+/// What is seen of a request in every version of it, in whatever pieces it comes.
+fn position_of<R: Request>(requests: impl Fn(i16) -> R, expected: &[&str]) {
+    let versions = R::VERSIONS;
+    for version in versions.min..=versions.max {
+        let bytes = frame(&requests(version), version, 9, Some("checkout"));
+        let client = format!("client {:?}", Some(b"checkout"));
+        for size in [1, 2, 7, bytes.len()] {
+            let mut seen = Position::default();
+            let mut reader = ConsumerRequest::new(R::KEY, version, bytes.len()).unwrap();
+            for piece in bytes.chunks(size) {
+                reader.read(piece, &mut seen).unwrap();
+            }
+            assert_eq!(seen.0[0], client);
+            assert_eq!(seen.0[1..], *expected, "{} v{version}", R::KEY);
+        }
+        // Whatever else it is: no more than an error.
+        for at in 0..bytes.len() {
+            let mut broken = bytes.clone();
+            broken[at] ^= 0xff;
+            let mut reader = ConsumerRequest::new(R::KEY, version, broken.len()).unwrap();
+            let _ = reader.read(&broken, &mut Position::default());
+        }
+        let unknown = versions.max + 20;
+        assert!(ConsumerRequest::new(R::KEY, unknown, bytes.len()).is_none());
+    }
+}
+
+#[test]
+fn how_a_consumer_came_to_an_offset_is_understood_in_every_version() {
+    for (member_id, expected) in [("", "joins false"), ("importer-1", "joins true")] {
+        let join = JoinGroupRequest::default()
+            .with_group_id(GroupId(text("importers")))
+            .with_member_id(text(member_id))
+            .with_protocol_type(text("consumer"));
+        position_of(|_| join.clone(), &["group importers", expected]);
+    }
+    let committed = |version: i16| {
+        let request = OffsetFetchRequest::default();
+        if version < 8 {
+            return request.with_group_id(GroupId(text("importers")));
+        }
+        let groups = ["importers", "others"]
+            .map(|name| OffsetFetchRequestGroup::default().with_group_id(GroupId(text(name))));
+        request.with_groups(groups.to_vec())
+    };
+    position_of(committed, &["group importers"]);
+    let list = |_| {
+        // The beginning, the end, a time.
+        let partitions = [(0, -2), (1, -1), (2, 1_790_000_000_000)].map(|(index, timestamp)| {
+            ListOffsetsPartition::default()
+                .with_partition_index(index)
+                .with_timestamp(timestamp)
+        });
+        let topic = ListOffsetsTopic::default()
+            .with_name(TopicName(text("orders")))
+            .with_partitions(partitions.to_vec());
+        ListOffsetsRequest::default()
+            .with_replica_id(BrokerId(-1))
+            .with_topics(vec![topic])
+    };
+    position_of(list, &["resets orders-0", "resets orders-2"]);
 }
 
 /// An answer's body, from behind its correlation id.
@@ -657,6 +751,35 @@ fn java_consumers_that_come_back_to_a_large_record_are_found_whatever_brings_the
             "{version} {protocol}"
         );
     }
+}
+
+#[test]
+fn a_java_consumer_that_is_thrown_out_of_its_group_over_a_large_record_is_found() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    let topic = with_a_large_record(kafka, "slow");
+    Program::java("Returning", "4.4.0")
+        .arg("bootstrap", sizegate.bootstrap())
+        .arg("topic", &topic.name)
+        .arg("modes", "slow")
+        .arg("p.max.poll.interval.ms", 1_000)
+        .run();
+    assert_eq!(found(&sizegate, &topic), [stuck_at("slow", 0)]);
+}
+
+#[test]
+fn a_java_consumer_that_keeps_what_it_cannot_deserialise_asks_for_nothing_again() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    let topic = with_a_large_record(kafka, "keeps");
+    let output = Program::java("Returning", "4.4.0")
+        .arg("bootstrap", sizegate.bootstrap())
+        .arg("topic", &topic.name)
+        .arg("modes", "keeps")
+        .run();
+    assert_eq!(output.only("did", "keeps")["failed"], 80);
+    assert_eq!(metric(&sizegate, "fetch_batch_bytes_count", &topic), 3.0);
+    assert_eq!(found(&sizegate, &topic), []);
 }
 
 #[test]

@@ -23,7 +23,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-pub use groups::Groups;
+pub use groups::{Groups, Joins};
 pub use left::LeftBehind;
 
 /// A batch this large is remembered: smaller ones are nobody's trouble because of their size.
@@ -86,7 +86,7 @@ impl StuckWatch {
 #[derive(Debug, Default)]
 pub struct Pass {
     served_at: Option<i64>,
-    joins: u32,
+    joins: Joins,
     is_deliberate: bool,
     is_rebalanced: bool,
     /// It came back to a large batch: those behind it come again for the same reason.
@@ -94,15 +94,18 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// The partition is served from `offset`. `joins`: how often the consumer joined its group again; `is_reset`: it
-    /// asked for an offset by time since it was served last. `true`: it begins here, or has come back.
-    pub fn served(&mut self, offset: i64, joins: u32, is_reset: impl FnOnce() -> bool) -> bool {
+    /// The partition is served from `offset`. `joins`: how often the consumer joined its group; `is_reset`: it asked for
+    /// an offset by time since it was served last. `true`: it begins here, or has come back.
+    pub fn served(&mut self, offset: i64, joins: Joins, is_reset: impl FnOnce() -> bool) -> bool {
         let before = self.served_at.replace(offset);
         let joined = std::mem::replace(&mut self.joins, joins);
         let begins = before.is_none_or(|before| offset <= before);
         if begins {
-            self.is_rebalanced = before.is_some() && joins != joined;
-            self.is_deliberate = is_reset();
+            let is_back = before.is_some();
+            self.is_rebalanced = is_back && joins.rebalances != joined.rebalances;
+            // Thrown out of a group that has committed nothing, it asks for the beginning too.
+            let is_thrown_out = is_back && joins.starts != joined.starts;
+            self.is_deliberate = is_reset() && !is_thrown_out;
             self.is_counted = false;
         }
         begins

@@ -10,6 +10,15 @@ use super::{Consumer, Group};
 /// Slots: joins are rare, and one counts only between two servings of the same batch.
 const SLOTS: usize = 32_768;
 
+/// How often a consumer joined its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Joins {
+    /// As the member it was.
+    pub rebalances: u32,
+    /// As nobody.
+    pub starts: u32,
+}
+
 /// The groups of all consumers.
 pub struct Groups {
     slots: Box<[Slot]>,
@@ -18,7 +27,9 @@ pub struct Groups {
 #[derive(Default)]
 struct Slot {
     /// Joined again without having left: a rebalance.
-    joins: AtomicU32,
+    rebalances: AtomicU32,
+    /// Joined as nobody: it has just begun, or was thrown out.
+    starts: AtomicU32,
     /// The group last seen; 0: none.
     group: AtomicU32,
     /// It joined as nobody, and will join once more with the id that it is given (KIP-394).
@@ -48,8 +59,9 @@ impl Groups {
         };
         if !has_member_id {
             slot.is_new.store(true, Relaxed);
+            slot.starts.fetch_add(1, Relaxed);
         } else if !slot.is_new.swap(false, Relaxed) {
-            slot.joins.fetch_add(1, Relaxed);
+            slot.rebalances.fetch_add(1, Relaxed);
         }
     }
 
@@ -60,10 +72,13 @@ impl Groups {
         }
     }
 
-    /// How often it was rebalanced.
-    pub fn rebalances(&self, consumer: Consumer) -> u32 {
+    /// How often it joined, as far as is known.
+    pub fn joins_of(&self, consumer: Consumer) -> Joins {
         self.slot(consumer)
-            .map_or(0, |slot| slot.joins.load(Relaxed))
+            .map_or_else(Joins::default, |slot| Joins {
+                rebalances: slot.rebalances.load(Relaxed),
+                starts: slot.starts.load(Relaxed),
+            })
     }
 
     /// Its group.

@@ -115,6 +115,12 @@ impl LeftBehind {
         shards.map(in_shard).sum()
     }
 
+    /// Nobody else gets in while these are held.
+    #[cfg(test)]
+    pub(super) fn hold(&self) -> Vec<MutexGuard<'_, Shard>> {
+        self.shards.iter().map(lock).collect()
+    }
+
     /// The most that can be kept.
     #[cfg(test)]
     pub(super) const fn most(shards: usize, buckets: usize) -> usize {

@@ -62,7 +62,7 @@ impl<'a> Connection<'a> {
 
     fn is_served(&mut self, offset: i64, behind: Option<i64>) -> &mut Self {
         self.asks(offset);
-        let joins = self.watch.groups.rebalances(self.consumer);
+        let joins = self.watch.groups.joins_of(self.consumer);
         let is_reset = &mut self.is_reset;
         let begins = self.pass.served(offset, joins, || std::mem::take(is_reset));
         if behind.is_some() && !begins {
@@ -255,13 +255,17 @@ fn a_rebalance_is_no_return_and_being_thrown_out_is() {
     }
     assert!(connection.found.is_empty());
     // It took so long over what it was served that it has to begin again.
-    let mut connection = Connection::of(&watch, "slow", now);
-    for _ in 0..3 {
-        watch.groups.joins(connection.consumer, false);
-        watch.groups.joins(connection.consumer, true);
-        connection.reads(5).asks(10);
+    for asks_for_beginning in [false, true] {
+        let client_id = format!("slow {asks_for_beginning}");
+        let mut connection = Connection::of(&watch, &client_id, now);
+        for _ in 0..3 {
+            watch.groups.joins(connection.consumer, false);
+            watch.groups.joins(connection.consumer, true);
+            connection.is_reset = asks_for_beginning;
+            connection.reads(5).asks(10);
+        }
+        assert_eq!(connection.found, [3]);
     }
-    assert_eq!(connection.found, [3]);
 }
 
 #[test]
@@ -323,4 +327,24 @@ fn however_many_come_and_go_the_number_kept_is_bounded_and_who_returns_is_found(
         assert!(watch.left.len() <= most);
     }
     assert_eq!(one("stuck"), [3], "it was seen twice, all others once");
+}
+
+#[test]
+fn what_a_connection_is_served_takes_no_lock_once_it_has_begun() {
+    let (watch, now) = watch();
+    let mut connection = Connection::open(&watch, now);
+    connection.reads(0);
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let held = watch.left.hold();
+        scope.spawn(move || {
+            for offset in 1..1_000 {
+                connection.reads(offset).asks(offset + 1).reads(offset);
+            }
+            let _ = done.send(connection.found.len());
+        });
+        let found = is_done.recv_timeout(Duration::from_secs(60));
+        drop(held);
+        assert_eq!(found, Ok(0));
+    });
 }

@@ -64,7 +64,7 @@ impl Returns {
     /// The first batch of a partition is served. `Some`: for the how manieth time, to a consumer that is stuck.
     pub fn first(&mut self, at: &At<'_>, of: &mut Partition, is_large: bool) -> Option<u64> {
         let consumer = self.consumer(at.shared, at.client);
-        let joins = at.shared.stuck.groups.rebalances(consumer);
+        let joins = at.shared.stuck.groups.joins_of(consumer);
         let is_reset = || !self.resets.is_empty() && self.resets.remove(&place(at));
         let begins = of.pass.served(at.offset, joins, is_reset);
         of.awaits_large = begins && !is_large;

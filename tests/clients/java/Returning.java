@@ -1,9 +1,12 @@
 import java.time.Duration;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -20,7 +23,8 @@ import org.apache.kafka.common.serialization.Deserializer;
  * <p>{@code bootstrap= topic= modes=seek,restart,… times=4 records= [largest=100000]}, a line {@code did} for each mode.
  * The client id is the mode's name, the group that and the topic's. Failing: {@code seek} (to the record), {@code rewind}
  * (to the first record of the poll), {@code restart} (each record is committed once it is handled), {@code fresh} (nothing
- * ever is), {@code deserialize} (and restarted). Innocent: {@code groups} (start together, under one client id),
+ * ever is), {@code deserialize} (and restarted), {@code slow} (takes longer over it than {@code max.poll.interval.ms}).
+ * Unseen: {@code keeps} (cannot deserialise it, and polls on). Innocent: {@code groups} (start together, under one client id),
  * {@code mirrors} (the same without groups, twice), {@code rebalances} (members come and go), {@code beginning}
  * ({@code seekToBeginning}), {@code table} (a new consumer without a group reads all from the beginning).
  */
@@ -46,6 +50,8 @@ public final class Returning {
                 case "deserialize" -> deserialize(mode);
                 case "groups" -> together(mode, true);
                 case "mirrors" -> together(mode, false) + together(mode, false);
+                case "slow" -> slow(mode);
+                case "keeps" -> keeps(mode);
                 case "rebalances" -> rebalances(mode);
                 case "beginning" -> beginning(mode);
                 case "table" -> table(mode);
@@ -154,6 +160,49 @@ public final class Returning {
         return failed;
     }
 
+    private static int slow(String mode) throws InterruptedException {
+        int failed = 0;
+        try (var consumer = consumer(mode, mode)) {
+            consumer.subscribe(List.of(topic));
+            while (failed < times) {
+                for (var record : poll(consumer)) {
+                    if (record.value().length <= largest) {
+                        continue;
+                    }
+                    Thread.sleep(2 * Long.parseLong(cli.get("p.max.poll.interval.ms")));
+                    try {
+                        commit(consumer, record.offset() + 1);
+                    } catch (CommitFailedException e) {
+                        failed++;
+                    }
+                    break;
+                }
+            }
+        }
+        return failed;
+    }
+
+    private static int keeps(String mode) {
+        int failed = 0;
+        Deserializer<byte[]> values = (name, bytes) -> {
+            if (bytes.length > largest) {
+                throw new SerializationException(bytes.length + " bytes");
+            }
+            return bytes;
+        };
+        try (var consumer = consumer(mode, mode, values)) {
+            consumer.subscribe(List.of(topic));
+            while (failed < 20 * times) {
+                try {
+                    consumer.poll(Duration.ofMillis(50));
+                } catch (SerializationException e) {
+                    failed++;
+                }
+            }
+        }
+        return failed;
+    }
+
     /** Reads everything, then once more beyond it. */
     private static void readAll(KafkaConsumer<byte[], byte[]> consumer) {
         int read = 0;
@@ -191,7 +240,7 @@ public final class Returning {
         return 0;
     }
 
-    /** One member reads; others come and go meanwhile, and nobody commits. */
+    /** One member reads; others come and go meanwhile and read nothing. Nobody commits, so it begins again each time. */
     private static int rebalances(String mode) {
         try (var first = consumer(mode, mode)) {
             first.subscribe(List.of(topic));
@@ -199,7 +248,16 @@ public final class Returning {
             for (int i = 0; i < times; i++) {
                 int before = first.groupMetadata().generationId();
                 try (var other = consumer(mode, mode)) {
-                    other.subscribe(List.of(topic));
+                    other.subscribe(List.of(topic), new ConsumerRebalanceListener() {
+                        @Override
+                        public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
+                            other.pause(assigned);
+                        }
+
+                        @Override
+                        public void onPartitionsRevoked(Collection<TopicPartition> revoked) {
+                        }
+                    });
                     settle(before, first, other);
                     before = first.groupMetadata().generationId();
                 }
