@@ -14,8 +14,8 @@ use kafka_protocol::messages::fetch_response::{
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use kafka_protocol::messages::{
-    BrokerId, GroupId, JoinGroupRequest, ListOffsetsRequest, OffsetFetchRequest, ResponseHeader,
-    TopicName,
+    BrokerId, ConsumerGroupHeartbeatRequest, GroupId, JoinGroupRequest, ListOffsetsRequest,
+    OffsetFetchRequest, ResponseHeader, TopicName,
 };
 use kafka_protocol::protocol::{Encodable, HeaderVersion, Message, Request};
 use serde_json::Value;
@@ -160,6 +160,11 @@ impl Positioned for Position {
         self.0.push(format!("joins {has_member_id}"));
     }
 
+    fn is_in(&mut self, member_id: &[u8], epoch: i32) {
+        self.0
+            .push(format!("{} in {epoch}", String::from_utf8_lossy(member_id)));
+    }
+
     fn resets(&mut self, topic: &[u8], partition: i32) {
         self.0.push(format!(
             "resets {}-{partition}",
@@ -204,6 +209,12 @@ fn how_a_consumer_came_to_an_offset_is_understood_in_every_version() {
             .with_protocol_type(text("consumer"));
         position_of(|_| join.clone(), &["group importers", expected]);
     }
+    let heartbeat = ConsumerGroupHeartbeatRequest::default()
+        .with_group_id(GroupId(text("importers")))
+        .with_member_id(text("importer-1"))
+        .with_member_epoch(7);
+    let expected = ["group importers", "importer-1 in 7"];
+    position_of(|_| heartbeat.clone(), &expected);
     let committed = |version: i16| {
         let request = OffsetFetchRequest::default();
         if version < 8 {
@@ -786,16 +797,18 @@ fn a_java_consumer_that_keeps_what_it_cannot_deserialise_asks_for_nothing_again(
 fn java_consumers_that_read_again_for_other_reasons_are_not() {
     let kafka = Kafka::shared("4.4.0");
     let sizegate = Sizegate::start(kafka, "");
-    for (version, protocol) in [
-        ("4.4.0", "classic"),
-        ("4.4.0", "consumer"),
-        ("3.9.1", "classic"),
+    for (version, protocol, more) in [
+        ("4.4.0", "classic", ",rebalances"),
+        ("4.4.0", "consumer", ""),
+        ("3.9.1", "classic", ",rebalances"),
     ] {
         let topic = with_a_large_record(kafka, "innocent");
         Program::java("Returning", version)
             .arg("bootstrap", sizegate.bootstrap())
             .arg("topic", &topic.name)
-            .arg("modes", "groups,mirrors,rebalances,beginning,table")
+            // Where only the broker says how often members are heard, rebalances take half a minute.
+            .arg("modes", format!("groups,mirrors,beginning,table{more}"))
+            .arg("p.heartbeat.interval.ms", 200)
             .arg("p.group.protocol", protocol)
             .run();
         assert_eq!(found(&sizegate, &topic), [], "{version} {protocol}");

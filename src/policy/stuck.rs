@@ -7,7 +7,8 @@
 //! compared with itself, and a new one with what an *ended* one left behind ([`LeftBehind`]): groups that start
 //! together are never taken for one. Two things look like a return and are none:
 //!
-//! * **a rebalance** ([`Groups`]): with the eager protocol every member goes back to what is committed;
+//! * **a rebalance** ([`Groups`]): with the eager protocol every member goes back to what is committed, with any other
+//!   one whoever gets a partition;
 //! * **reading again on purpose** (`seekToBeginning`, a tool that starts from the beginning): the client asks the broker
 //!   for an offset by time first (ListOffsets), and an application that goes back to its record does not. Where the
 //!   last reader never asked for anything beyond the batch, or it is the same group that begins again, it counts all
@@ -74,6 +75,11 @@ impl StuckWatch {
         // 0 is for none.
         let [a, b, c, d, ..] = self.names.hash_one(name).to_ne_bytes();
         Group(u32::from_ne_bytes([a, b, c, d]).max(1))
+    }
+
+    /// A member of a group, by its id.
+    pub fn member(&self, member_id: &[u8]) -> u64 {
+        self.names.hash_one(member_id)
     }
 
     /// A topic's partition, whoever reads it.

@@ -26,6 +26,8 @@ pub const SASL_AUTHENTICATE: i16 = 36;
 pub const DESCRIBE_QUORUM: i16 = 55;
 /// DescribeCluster
 pub const DESCRIBE_CLUSTER: i16 = 60;
+/// ConsumerGroupHeartbeat
+pub const CONSUMER_GROUP_HEARTBEAT: i16 = 68;
 /// ShareFetch
 pub const SHARE_FETCH: i16 = 78;
 /// ShareAcknowledge

@@ -1,12 +1,13 @@
 //! What a consumer asks for beside Fetch that tells how it came to an offset: ListOffsets (an offset by time), OffsetFetch
-//! (what its group has committed) and JoinGroup. They stream past and are only looked at.
+//! (what its group has committed), JoinGroup and ConsumerGroupHeartbeat (KIP-848). They stream past and are only looked at.
 //!
 //! Invariant: memory is bounded by one string, whatever the client declares; what cannot be understood is not seen.
 
 use std::ops::RangeInclusive;
 
 use super::walk::{
-    JOIN_GROUP_REQUEST, LIST_OFFSETS_REQUEST, Message, OFFSET_FETCH_REQUEST, Visitor, Walker,
+    CONSUMER_GROUP_HEARTBEAT_REQUEST, JOIN_GROUP_REQUEST, LIST_OFFSETS_REQUEST, Message,
+    OFFSET_FETCH_REQUEST, Visitor, Walker,
 };
 use super::{HEAD_BYTES, Malformed, api};
 
@@ -21,6 +22,8 @@ pub trait Positioned {
     fn group(&mut self, group_id: &[u8]);
     /// It joins a group, for the first time if it has no id yet.
     fn joins(&mut self, has_member_id: bool);
+    /// A member of a group of the newer protocol is alive, in this epoch of its group.
+    fn is_in(&mut self, member_id: &[u8], epoch: i32);
     /// It asks where the partition begins, or where a time is in it.
     fn resets(&mut self, topic: &[u8], partition: i32);
 }
@@ -31,7 +34,8 @@ pub struct ConsumerRequest {
     walker: Walker,
     /// Bytes of the frame's head still to come.
     head_left: usize,
-    topic: Vec<u8>,
+    /// The topic or member in hand.
+    name: Vec<u8>,
     partition: i32,
 }
 
@@ -43,7 +47,7 @@ impl ConsumerRequest {
         versions.contains(&version).then(|| Self {
             walker: Walker::new(message, version, body_bytes as u64),
             head_left: HEAD_BYTES,
-            topic: Vec::new(),
+            name: Vec::new(),
             partition: 0,
         })
     }
@@ -57,7 +61,7 @@ impl ConsumerRequest {
         self.head_left = self.head_left.saturating_sub(skipped);
         let body = chunk.get(skipped..).unwrap_or_default();
         let mut fields = Fields {
-            topic: &mut self.topic,
+            name: &mut self.name,
             partition: &mut self.partition,
             told,
         };
@@ -70,12 +74,13 @@ fn message(api_key: i16) -> Option<(&'static Message, RangeInclusive<i16>)> {
         api::LIST_OFFSETS => Some((&LIST_OFFSETS_REQUEST, 0..=11)),
         api::OFFSET_FETCH => Some((&OFFSET_FETCH_REQUEST, 0..=10)),
         api::JOIN_GROUP => Some((&JOIN_GROUP_REQUEST, 0..=9)),
+        api::CONSUMER_GROUP_HEARTBEAT => Some((&CONSUMER_GROUP_HEARTBEAT_REQUEST, 0..=1)),
         _ => None,
     }
 }
 
 struct Fields<'a> {
-    topic: &'a mut Vec<u8>,
+    name: &'a mut Vec<u8>,
     partition: &'a mut i32,
     told: &'a mut dyn Positioned,
 }
@@ -89,8 +94,12 @@ impl Visitor for Fields<'_> {
             "timestamp" => {
                 let timestamp = bytes.first_chunk().map_or(0, |b| i64::from_be_bytes(*b));
                 if timestamp != LATEST {
-                    self.told.resets(self.topic, *self.partition);
+                    self.told.resets(self.name, *self.partition);
                 }
+            }
+            "member_epoch" => {
+                let epoch = bytes.first_chunk().map_or(0, |b| i32::from_be_bytes(*b));
+                self.told.is_in(self.name, epoch);
             }
             _ => {}
         }
@@ -102,9 +111,9 @@ impl Visitor for Fields<'_> {
             "client_id" => self.told.client_id(bytes),
             "group_id" => self.told.group(text),
             "member_id" => self.told.joins(!text.is_empty()),
-            "topic" => {
-                self.topic.clear();
-                self.topic.extend_from_slice(text);
+            "topic" | "member" => {
+                self.name.clear();
+                self.name.extend_from_slice(text);
             }
             _ => {}
         }

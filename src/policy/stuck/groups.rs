@@ -3,7 +3,7 @@
 //!
 //! Invariant: constant memory and no lock. Consumers that share a slot only hide a return from each other.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::{Consumer, Group};
 
@@ -34,6 +34,8 @@ struct Slot {
     group: AtomicU32,
     /// It joined as nobody, and will join once more with the id that it is given (KIP-394).
     is_new: AtomicBool,
+    /// A member of the newer protocol (KIP-848) and its epoch: half of each.
+    member: AtomicU64,
 }
 
 impl std::fmt::Debug for Groups {
@@ -61,6 +63,21 @@ impl Groups {
             slot.is_new.store(true, Relaxed);
             slot.starts.fetch_add(1, Relaxed);
         } else if !slot.is_new.swap(false, Relaxed) {
+            slot.rebalances.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// A member of the consumer's group (KIP-848) is in this epoch: another one than before is a rebalance. `member`
+    /// stands for its id.
+    pub fn is_in(&self, consumer: Consumer, member: u64, epoch: i32) {
+        let (Some(slot), Some(known)) = (self.slot(consumer), self.slot(Consumer(member))) else {
+            return;
+        };
+        let tag = member & !u64::from(u32::MAX);
+        let now = tag | u64::from(epoch.cast_unsigned());
+        let before = known.member.swap(now, Relaxed);
+        let is_same_member = before & !u64::from(u32::MAX) == tag;
+        if is_same_member && before != now {
             slot.rebalances.fetch_add(1, Relaxed);
         }
     }

@@ -254,6 +254,24 @@ fn a_rebalance_is_no_return_and_being_thrown_out_is() {
         connection.reads(5).asks(10);
     }
     assert!(connection.found.is_empty());
+    // With the newer protocol, a member whose partition went away and came back is in another epoch.
+    let mut connection = Connection::of(&watch, "newer", now);
+    let member = watch.member(b"a member");
+    for epoch in 0..9 {
+        for _heartbeat in 0..3 {
+            watch.groups.is_in(connection.consumer, member, epoch);
+        }
+        connection.reads(5).asks(10);
+    }
+    assert!(connection.found.is_empty());
+    // Heartbeats in one epoch say nothing, also where another group is in another.
+    let other = watch.member(b"a member of another group");
+    for _ in 0..2 {
+        watch.groups.is_in(connection.consumer, member, 8);
+        watch.groups.is_in(connection.consumer, other, 3);
+        connection.reads(5).asks(10);
+    }
+    assert_eq!(connection.found, [3]);
     // It took so long over what it was served that it has to begin again.
     for asks_for_beginning in [false, true] {
         let client_id = format!("slow {asks_for_beginning}");

@@ -153,6 +153,12 @@ impl Positioned for Positions<'_> {
         self.shared.stuck.groups.joins(consumer, has_member_id);
     }
 
+    fn is_in(&mut self, member_id: &[u8], epoch: i32) {
+        let watch = &self.shared.stuck;
+        let consumer = self.returns.consumer(self.shared, self.client);
+        watch.groups.is_in(consumer, watch.member(member_id), epoch);
+    }
+
     fn resets(&mut self, topic: &[u8], partition: i32) {
         if self.returns.resets.len() < RESETS {
             let place = self.shared.stuck.place(topic, partition);

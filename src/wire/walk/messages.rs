@@ -214,6 +214,19 @@ pub static JOIN_GROUP_REQUEST: Message = Message {
     ],
 };
 
+/// ConsumerGroupHeartbeat request, versions 0–1, from its client id to the member's epoch.
+pub static CONSUMER_GROUP_HEARTBEAT_REQUEST: Message = Message {
+    flexible_since: 0,
+    fields: &[
+        field("client_id", Kind::Text),
+        field("request_header_tags", Kind::Struct(&[])),
+        field("group_id", Kind::Text),
+        field("member", Kind::Text),
+        field("member_epoch", Kind::Fixed(4)),
+        field("instance_id", Kind::Tail),
+    ],
+};
+
 /// Produce request, versions 0–13, from its client id on: what a refusal must name.
 pub static PRODUCE_REQUEST: Message = Message {
     flexible_since: 9,

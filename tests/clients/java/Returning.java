@@ -72,6 +72,10 @@ public final class Returning {
         } else {
             properties.remove("group.protocol");
         }
+        // Unknown there: the broker says it.
+        if ("consumer".equals(properties.getProperty("group.protocol"))) {
+            properties.remove("heartbeat.interval.ms");
+        }
         return new KafkaConsumer<>(properties, new ByteArrayDeserializer(), values);
     }
 
