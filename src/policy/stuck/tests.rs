@@ -32,7 +32,7 @@ impl<'a> Connection<'a> {
     }
 
     /// ListOffsets for the beginning.
-    fn from_beginning(mut self) -> Self {
+    fn at_beginning(mut self) -> Self {
         self.is_reset = true;
         self
     }
@@ -204,26 +204,24 @@ fn a_tool_that_reads_from_the_beginning_again_and_again_is_no_loop_and_a_group_t
     let (watch, now) = watch();
     for n in 0..5 {
         let name = format!("console-consumer-{n}");
-        let mut console = Connection::open(&watch, now)
-            .in_group(&name)
-            .from_beginning();
+        let mut console = Connection::open(&watch, now).in_group(&name).at_beginning();
         console.reads(0).reads(10).asks(20);
         assert!(console.ends().is_empty());
         // Without a group.
-        let mut kcat = Connection::of(&watch, "rdkafka", now).from_beginning();
+        let mut kcat = Connection::of(&watch, "rdkafka", now).at_beginning();
         kcat.reads(0).reads(10).asks(20);
         assert!(kcat.ends().is_empty());
     }
     // A group that has committed nothing yet and fails at its first batch.
     let found = (0..3).flat_map(|_| {
         let first = Connection::of(&watch, "fresh", now).in_group("fresh");
-        first.from_beginning().reads(0).asks(10).ends()
+        first.at_beginning().reads(0).asks(10).ends()
     });
     assert_eq!(found.collect::<Vec<_>>(), [3]);
     // Without a group, and it never gets any further.
     let found = (0..3).flat_map(|_| {
         let first = Connection::of(&watch, "heap", now);
-        first.from_beginning().reads(0).ends()
+        first.at_beginning().reads(0).ends()
     });
     assert_eq!(found.collect::<Vec<_>>(), [3]);
 }
