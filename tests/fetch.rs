@@ -17,7 +17,7 @@ use kafka_protocol::messages::{
     BrokerId, ConsumerGroupHeartbeatRequest, GroupId, JoinGroupRequest, ListOffsetsRequest,
     OffsetFetchRequest, ResponseHeader, TopicName,
 };
-use kafka_protocol::protocol::{Encodable, HeaderVersion, Message, Request};
+use kafka_protocol::protocol::{Encodable, HeaderVersion, Request};
 use serde_json::Value;
 use sizegate::wire::consumer::{ConsumerRequest, Positioned};
 use sizegate::wire::fetch::{Ask, Asked, FetchAnswer, FetchRequest as Reader, Served, VERSIONS};
