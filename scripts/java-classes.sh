@@ -2,7 +2,7 @@
 # java-classes.sh [SET]   compiles the client programs in tests/clients/java once; prints the folder of classes
 #
 # SET is client (the default: what every kafka-clients since 3.9 can run), kafka4 (needs kafka-clients 4),
-# streams (needs kafka-streams) or spring (needs Spring Kafka). Each is compiled against 4.3.0 and runs with the jars of other releases too.
+# streams (needs kafka-streams), spring (needs Spring Kafka) or connect (plugins of Kafka Connect). Each is compiled against 4.3.0 and runs with the jars of other releases too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -14,7 +14,8 @@ case $set_name in
   kafka4) jars=$(scripts/kafka-libs.sh 4.3.0 client) && sources+=(tests/clients/java/kafka4/*.java) ;;
   streams) jars=$(scripts/kafka-libs.sh 4.3.0 streams) && sources+=(tests/clients/java/streams/*.java) ;;
   spring) jars=$(scripts/kafka-libs.sh 4.3.0 spring) && sources+=(tests/clients/java/spring/*.java) ;;
-  *) echo "no such set: $set_name (client, kafka4, streams, spring)" >&2 && exit 64 ;;
+  connect) jars=$(scripts/kafka-libs.sh 4.3.0 connect) && sources=(tests/clients/java/connect/*.java) ;;
+  *) echo "no such set: $set_name (client, kafka4, streams, spring, connect)" >&2 && exit 64 ;;
 esac
 
 # By content, not by date: a fresh clone of an unchanged program finds its classes.

@@ -27,7 +27,7 @@ pub use refusal::{Blame, Place, Refusal};
 pub(crate) use refusal::{batch_of, grouped};
 pub(crate) use rules::LIMITS;
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
-pub use stuck::{LARGE_BYTES, Reader, StuckWatch};
+pub use stuck::{Consumer, LARGE_BYTES, LargeServed, Pass, StuckWatch, Visits};
 pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};
 pub(crate) use words::labelled;
 pub use words::{Action, BATCHING_BYTES, Codec, ErrorCode, Gate, Source};

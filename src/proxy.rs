@@ -17,8 +17,8 @@ mod topics;
 mod verdict;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -62,8 +62,8 @@ pub struct Shared {
     pub close_log: CloseLog,
     /// What the observing gates noticed.
     pub observed: Arc<Observed>,
-    /// Consumers that were served a large batch lately.
-    pub stuck: Mutex<StuckWatch>,
+    /// What tells that a consumer comes back to a large batch.
+    pub stuck: StuckWatch,
     /// The frame gate's limit.
     pub frame_bytes: u32,
     /// A connection without traffic for this long is closed.

@@ -10,8 +10,8 @@ mod reload;
 mod view;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -27,7 +27,7 @@ use crate::admin;
 use crate::cluster::Cluster;
 use crate::config::{Config, Overrides};
 use crate::net::{Acceptor, Connector};
-use crate::policy::Policy;
+use crate::policy::{Policy, StuckWatch};
 use crate::proxy::{Book, Bound, Budget, Listeners, Shared};
 use crate::telemetry::log::{CloseLog, LevelHandle, RefusalLog};
 use crate::telemetry::{Known, Metrics};
@@ -172,7 +172,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         refusal_log: RefusalLog::default(),
         close_log: CloseLog::default(),
         observed: Arc::default(),
-        stuck: Mutex::default(),
+        stuck: StuckWatch::default(),
         metrics,
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,

@@ -23,7 +23,7 @@ pub use families::{FamilyFit, Known};
 pub use kafka_names::{api_name, error_name};
 pub use metrics::Metrics;
 pub use observed::{
-    FetchSetting, Lingering, OVERSIZED_NOTE, Observed, Oversized, Peer, STUCK_NOTE, Stuck,
+    FetchSetting, Lingering, OVERSIZED_NOTE, Observed, Oversized, Peer, Stuck, stuck_note,
 };
 pub use refusals::{RefusalQuery, RefusalRecord, Refusals};
 pub use sightings::{Seen, Sighting, Sightings};

@@ -14,6 +14,7 @@
 pub mod addresses;
 pub mod api;
 pub mod api_versions;
+pub mod consumer;
 pub mod fetch;
 pub mod produce;
 pub mod produce_answer;

@@ -9,8 +9,15 @@
 //! * **Nothing else kept the record.** While it waited, no other batch was late, no answer was slow, the client was
 //!   not throttled, had room for more requests and a line that was not busy. A queue in the producer shows as one
 //!   of these.
+//! * **Not the application's own time.** A record bears the time at which its application made it, which may be long
+//!   before it is sent. What waits in the producer leaves with the next batches for the same broker (the Java producer
+//!   drains every partition of a broker that it sends to; what does not fit leaves first the next time). So where two
+//!   requests came earlier that hold younger records, it was not there yet: it was stamped before it was sent, and the
+//!   times of this connection are not believed for a while.
 //! * **No accident.** A pause of the client looks the same once. So the wait is long, or was seen before on this
 //!   connection with about the same length; and until the record is answered, no other batch arrives late.
+//!
+//! What is left is still a suspicion: a lone record that is stamped long before it is sent looks the same.
 //!
 //! Invariant: constant memory for each connection, a few integer operations for each batch, no clock of its own.
 
@@ -36,8 +43,10 @@ const WINDOW_MS: i64 = 300_000;
 /// Requests in flight at which a producer may be waiting for an answer: `max.in.flight.requests.per.connection` is
 /// 5 by default.
 const MANY_IN_FLIGHT: usize = 4;
-/// Waits and resends remembered.
+/// Waits, resends and requests remembered.
 const REMEMBERED: usize = 4;
+/// So many requests with younger records went ahead: the record was not in the producer yet.
+const OVERTAKEN: usize = 2;
 
 /// When a request came, and what was on the way then.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +101,10 @@ pub struct LingerWatch<T> {
     waits_ms: [i64; REMEMBERED],
     /// Lone large batches seen last: sent again, they are old for another reason.
     crcs: [u32; REMEMBERED],
+    /// The youngest record of the request in hand and of those before it.
+    youngest_ms: [i64; REMEMBERED],
+    /// Until then the records' times are known to be the application's own.
+    stamped_until_ms: i64,
     turn: usize,
     /// Believed, if nothing speaks against it until it is answered.
     pending: Option<Suspect<T>>,
@@ -121,6 +134,8 @@ impl<T> Default for LingerWatch<T> {
             joined_bytes: BATCH_SIZE_BYTES,
             waits_ms: [i64::MIN; REMEMBERED],
             crcs: [0; REMEMBERED],
+            youngest_ms: [i64::MIN; REMEMBERED],
+            stamped_until_ms: i64::MIN,
             turn: 0,
             pending: None,
         }
@@ -138,6 +153,10 @@ impl<T> LingerWatch<T> {
         self.begun_ms = self.ms(arrival.begun);
         self.ended_ms = self.ms(arrival.ended);
         self.turn_window();
+        if self.youngest_ms[0] > i64::MIN {
+            self.youngest_ms.rotate_right(1);
+            self.youngest_ms[0] = i64::MIN;
+        }
         if arrival.in_flight >= MANY_IN_FLIGHT {
             self.kept_until_ms = self.ended_ms;
             self.pending = None;
@@ -147,6 +166,7 @@ impl<T> LingerWatch<T> {
     /// One batch of the request in hand. A suspicion that came up earlier may be certain by now.
     pub fn batch(&mut self, sent: &Sent, of: impl FnOnce() -> T) -> Option<Suspect<T>> {
         let certain = self.look_at(sent, of);
+        self.youngest_ms[0] = self.youngest_ms[0].max(sent.max_timestamp_ms);
         let took_ms = self.ended_ms.saturating_sub(self.begun_ms);
         if took_ms > SLACK_MS {
             self.kept_until_ms = self.ended_ms;
@@ -180,7 +200,12 @@ impl<T> LingerWatch<T> {
             .max(self.kept_until_ms);
         let unexplained_ms = self.begun_ms.saturating_sub(since_ms);
         self.kept_until_ms = self.ended_ms;
+        let is_overtaken = is_lone && self.is_overtaken(sent.max_timestamp_ms);
+        if is_overtaken && !is_resent {
+            self.stamped_until_ms = self.begun_ms.saturating_add(WINDOW_MS);
+        }
         let is_candidate = is_lone
+            && self.begun_ms > self.stamped_until_ms
             && !is_resent
             && (LEAST_MS..=MOST_MS).contains(&wait_ms)
             && unexplained_ms >= wait_ms.saturating_sub(wait_ms.wrapping_div(5))
@@ -257,6 +282,13 @@ impl<T> LingerWatch<T> {
             .filter(near)
             .map(|reference| reference.count);
         counts.fold(0, u32::saturating_add) >= REFERENCES
+    }
+
+    /// Requests with younger records came before this one.
+    fn is_overtaken(&self, timestamp_ms: i64) -> bool {
+        let before = self.youngest_ms.iter().skip(1);
+        let younger = before.filter(|ms| ms.saturating_sub(timestamp_ms) > SLACK_MS);
+        younger.count() >= OVERTAKEN
     }
 
     fn was_seen_before(&self, wait_ms: i64) -> bool {

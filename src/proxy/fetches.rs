@@ -4,15 +4,19 @@
 //! Invariant: at most [`REMEMBERED`] partitions are remembered of a session. With a fetch session (KIP-227) a request
 //! names only what has changed, so what was asked before still counts.
 
+mod returns;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use self::returns::{At, Partition, Positions, Returns};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::inspect::SizesTally;
 use crate::policy::LARGE_BYTES;
 use crate::telemetry::{FetchSetting, OTHER, TopicMetrics};
+use crate::wire::consumer::ConsumerRequest;
 use crate::wire::fetch::{Ask, Asked, FetchAnswer, FetchRequest, Served};
 use crate::wire::produce::TopicKey;
 use crate::wire::{Malformed, Walker};
@@ -24,12 +28,21 @@ const REMEMBERED: usize = 1_000;
 #[derive(Debug, Default)]
 pub struct Fetches {
     /// The request that is being read.
-    request: Option<FetchRequest>,
+    request: Option<Reading>,
     asked: Remembered,
     /// Requests whose answers are to come. With more than one, what was asked last is not what is served next.
     in_flight: usize,
     answer: FetchAnswer,
     serving: Serving,
+    returns: Returns,
+}
+
+/// A request that is being read.
+#[derive(Debug)]
+enum Reading {
+    Fetch(FetchRequest),
+    /// It tells how the consumer came to an offset.
+    Position(ConsumerRequest),
 }
 
 /// The topic that is being served.
@@ -75,31 +88,45 @@ struct Asking {
     offset: i64,
     max_bytes: i32,
     round: u64,
-    /// A large batch was served there, and nothing beyond it was asked for yet.
-    large: Option<Arc<TopicHandle>>,
+    /// Whether the consumer comes back to a large batch.
+    returns: Partition,
 }
 
 impl Fetches {
     /// A request of so many bytes begins, in one of [`crate::wire::fetch::VERSIONS`].
     pub fn begin_request(&mut self, version: i16, frame_bytes: usize) {
-        self.request = Some(FetchRequest::new(version, frame_bytes));
+        self.request = Some(Reading::Fetch(FetchRequest::new(version, frame_bytes)));
         self.in_flight = self.in_flight.saturating_add(1);
+    }
+
+    /// Another request begins that tells how the consumer came to an offset.
+    pub fn begin_position(&mut self, request: ConsumerRequest) {
+        self.request = Some(Reading::Position(request));
     }
 
     /// The next bytes of the request that is being read, if one is.
     pub fn read_request(&mut self, chunk: &[u8], shared: &Shared, client: &mut ClientInfo) {
-        let Some(request) = &mut self.request else {
-            return;
-        };
-        let asks = &mut Asks {
-            asked: &mut self.asked,
-            shared,
-            client,
-        };
-        if let Err(malformed) = request.read(chunk, asks) {
-            tracing::debug!(client = %client.address, %malformed, "Fetch not understood");
-            self.request = None;
-            self.asked = Remembered::default();
+        match &mut self.request {
+            Some(Reading::Fetch(request)) => {
+                let asked = &mut self.asked;
+                let asks = &mut Asks { asked, client };
+                if let Err(malformed) = request.read(chunk, asks) {
+                    tracing::debug!(client = %client.address, %malformed, "Fetch not understood");
+                    self.request = None;
+                    self.asked = Remembered::default();
+                }
+            }
+            Some(Reading::Position(request)) => {
+                let positions = &mut Positions {
+                    returns: &mut self.returns,
+                    shared,
+                    client,
+                };
+                if request.read(chunk, positions).is_err() {
+                    self.request = None;
+                }
+            }
+            None => {}
         }
     }
 
@@ -125,6 +152,7 @@ impl Fetches {
         let serves = &mut Serves {
             asked: (self.in_flight == 1).then_some(&mut self.asked),
             serving: &mut self.serving,
+            returns: &mut self.returns,
             topics,
             shared,
             client,
@@ -137,6 +165,17 @@ impl Fetches {
     pub fn end_answer(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.served();
+    }
+
+    /// The client has ended: what it was served is kept for its next connection.
+    pub fn leave(&mut self, shared: &Shared, now: Instant) {
+        self.returns.end();
+        let of_topics = self.asked.by_name.values_mut();
+        for partitions in of_topics.chain(self.asked.by_id.values_mut()) {
+            for asking in partitions.values_mut() {
+                asking.returns.leave(shared, now);
+            }
+        }
     }
 
     /// Counts what an answer served.
@@ -154,13 +193,12 @@ impl Remembered {
         partitions?.get_mut(&partition)
     }
 
-    /// `Some`: a large batch was served there, and the consumer got past it.
-    fn remember(&mut self, topic: TopicKey<'_>, ask: Ask) -> Option<Arc<TopicHandle>> {
+    fn remember(&mut self, topic: TopicKey<'_>, ask: Ask) {
         let round = self.round;
         if let Some(asking) = self.find(topic, ask.partition) {
-            let is_past = asking.offset != ask.offset;
             (asking.offset, asking.max_bytes, asking.round) = (ask.offset, ask.max_bytes, round);
-            return asking.large.take_if(|_| is_past);
+            asking.returns.asked(ask.offset);
+            return;
         }
         if self.partitions >= REMEMBERED {
             self.sweep();
@@ -170,7 +208,7 @@ impl Remembered {
                 offset: ask.offset,
                 max_bytes: ask.max_bytes,
                 round,
-                large: None,
+                returns: Partition::default(),
             };
             let partitions = match topic {
                 TopicKey::Name(name) => self.by_name.entry(name.into()).or_default(),
@@ -179,7 +217,6 @@ impl Remembered {
             partitions.insert(ask.partition, asking);
             self.partitions += 1;
         }
-        None
     }
 
     /// Forgets what is no longer asked for, once a round.
@@ -203,7 +240,6 @@ impl Remembered {
 /// A request being read.
 struct Asks<'a> {
     asked: &'a mut Remembered,
-    shared: &'a Shared,
     client: &'a mut ClientInfo,
 }
 
@@ -218,9 +254,7 @@ impl Asked for Asks<'_> {
     }
 
     fn partition(&mut self, topic: TopicKey<'_>, ask: Ask) {
-        if let Some(topic) = self.asked.remember(topic, ask) {
-            self.shared.moved_on(&topic, ask.partition, self.client);
-        }
+        self.asked.remember(topic, ask);
     }
 }
 
@@ -229,6 +263,7 @@ struct Serves<'a> {
     /// What it answers; `None` where that is not sure.
     asked: Option<&'a mut Remembered>,
     serving: &'a mut Serving,
+    returns: &'a mut Returns,
     topics: &'a mut TopicCache,
     shared: &'a Shared,
     client: &'a ClientInfo,
@@ -269,14 +304,59 @@ impl Served for Serves<'_> {
             self.shared
                 .report_oversized(handle, at, wire_bytes, setting, self.client);
         }
-        if wire_bytes >= LARGE_BYTES || exceeded.is_some() {
-            asking.large = Some(Arc::clone(handle));
+        let is_large = wire_bytes >= LARGE_BYTES || exceeded.is_some();
+        let here = At {
+            shared: self.shared,
+            client: self.client,
+            topic: handle,
+            partition,
+            offset: asking.offset,
+            now: self.now,
+        };
+        let served = self.returns.first(&here, &mut asking.returns, is_large);
+        if let Some(served) = served {
             self.shared
-                .served_large(handle, at, wire_bytes, self.client, self.now);
+                .report_stuck(handle, at, (wire_bytes, None), served, self.client);
         }
     }
 
     fn batch(&mut self, wire_bytes: u64) {
         self.serving.sizes.add(wire_bytes);
+    }
+
+    fn behind(
+        &mut self,
+        (topic, partition): (TopicKey<'_>, i32),
+        base_offset: i64,
+        wire_bytes: u64,
+    ) {
+        if wire_bytes < LARGE_BYTES {
+            return;
+        }
+        let (Some(asked), Some(Ok(handle))) = (&mut self.asked, &self.serving.topic) else {
+            return;
+        };
+        let Some(asking) = asked.find(topic, partition) else {
+            return;
+        };
+        let here = At {
+            shared: self.shared,
+            client: self.client,
+            topic: handle,
+            partition,
+            offset: asking.offset,
+            now: self.now,
+        };
+        let at = Ask {
+            partition,
+            offset: asking.offset,
+            max_bytes: asking.max_bytes,
+        };
+        let served = self.returns.behind(&here, &mut asking.returns, base_offset);
+        if let Some(served) = served {
+            let batch = (wire_bytes, Some(base_offset));
+            self.shared
+                .report_stuck(handle, at, batch, served, self.client);
+        }
     }
 }

@@ -1,17 +1,17 @@
 //! Refusals told to everybody who is not on the connection: the log, the metrics, `/api/v1/refusals`.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use super::topics::TopicHandle;
 use super::{ClientInfo, Shared};
 use crate::policy::{
-    Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Place, Policy, Reader, Refusal,
-    Size, Source, StuckWatch, Suspect, Violation,
+    Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Place, Policy, Refusal, Size,
+    Source, Suspect, Violation,
 };
 use crate::telemetry::{
-    FetchSetting, Lingering, OVERSIZED_NOTE, Oversized, Peer, RefusalRecord, STUCK_NOTE, Stuck,
+    FetchSetting, Lingering, OVERSIZED_NOTE, Oversized, Peer, RefusalRecord, Stuck, stuck_note,
 };
 use crate::wire::api_versions::ClientSoftware;
 use crate::wire::fetch::Ask;
@@ -163,52 +163,30 @@ impl Shared {
         });
     }
 
-    /// A consumer was served a large batch, maybe not for the first time.
-    pub(super) fn served_large(
+    /// A consumer came back to a large batch once too often; `behind`: to smaller ones before it.
+    pub(super) fn report_stuck(
         &self,
         topic: &TopicHandle,
         at: Ask,
-        batch_bytes: u64,
+        (batch_bytes, behind): (u64, Option<i64>),
+        served: u64,
         client: &ClientInfo,
-        now: Instant,
     ) {
-        let reader = client.reader(topic, at.partition);
-        let Some(served) = self.stuck().served(reader, at.offset, now) else {
-            return;
-        };
         topic.metrics.fetch_stuck.inc();
         self.observed.stuck.record(Stuck {
             topic: topic.name.to_string(),
             partition: at.partition,
             offset: at.offset,
+            batch_offset: behind.unwrap_or(at.offset),
             consumer: client.peer(),
             batch_bytes,
             served,
-            note: STUCK_NOTE,
+            note: stuck_note(behind.is_some()),
         });
-    }
-
-    /// A consumer got past a large batch.
-    pub(super) fn moved_on(&self, topic: &TopicHandle, partition: i32, client: &ClientInfo) {
-        self.stuck().moved_on(&client.reader(topic, partition));
-    }
-
-    fn stuck(&self) -> MutexGuard<'_, StuckWatch> {
-        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ClientInfo {
-    /// The same consumer, also on another connection.
-    fn reader(&self, topic: &TopicHandle, partition: i32) -> Reader {
-        let client_id = self.client_id.clone().unwrap_or_default();
-        Reader {
-            consumer: (client_id, self.address.ip()),
-            topic: Arc::clone(&topic.name),
-            partition,
-        }
-    }
-
     /// Its `client_id`; empty if it does not say.
     pub(super) fn client_id_text(&self) -> &str {
         self.client_id.as_deref().unwrap_or_default()

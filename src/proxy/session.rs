@@ -195,6 +195,7 @@ impl Session {
         })
         .await;
         let close = std::future::poll_fn(|cx| session.poll(cx)).await;
+        session.leave();
         let close = session.finish(close).await;
         (session.who, close)
     }
@@ -215,6 +216,13 @@ impl Session {
             return Poll::Ready(close);
         }
         self.poll_timer(cx)
+    }
+
+    /// The client asks for nothing more: its next connection may be here before this one is closed.
+    fn leave(&mut self) {
+        if let Some(fetches) = &mut self.fetches {
+            fetches.leave(&self.shared, Instant::now());
+        }
     }
 
     /// Everything that was asked is answered, and no more will be asked.

@@ -111,8 +111,8 @@ const FETCH_OVERSIZED: Spec = (
 );
 const FETCH_STUCK: Spec = (
     "fetch_stuck_total",
-    "Times a consumer was served a large batch that it had been served at least twice before without getting past it: \
-     out of memory, a record it cannot deserialise, a failing handler.",
+    "Times a consumer came back to a large batch that it had been served at least twice before: out of memory, a record \
+     it cannot deserialise, a failing handler.",
     &["topic"],
 );
 const INSPECTION: Spec = (

@@ -50,7 +50,7 @@ impl Peer {
     }
 }
 
-/// A record that waited in its producer although nothing could join it (KAFKA-21068).
+/// A record that most likely waited in its producer although nothing could join it (KAFKA-21068).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Lingering {
     /// The topic.
@@ -58,7 +58,7 @@ pub struct Lingering {
     /// The producer.
     #[serde(flatten)]
     pub producer: Peer,
-    /// How long it was kept: about the producer's `linger.ms`.
+    /// How long it seems to have been kept: about the producer's `linger.ms`.
     pub linger_seconds: f64,
     /// Wire bytes of its batch, as last seen.
     pub batch_bytes: u64,
@@ -69,9 +69,11 @@ pub struct Lingering {
 }
 
 /// What helps against lingering.
-const LINGER_SUGGESTION: &str = "The record is larger than the producer's batch.size, so nothing can join it, and it \
-    waits for the whole linger.ms all the same (KAFKA-21068). Lower linger.ms, raise batch.size above the record, use a \
-    producer of its own with linger.ms=0 for large records, or send the value by reference (claim check).";
+const LINGER_SUGGESTION: &str = "The record is larger than the usual batch.size, so nothing can join it, and it came as \
+    late as if it had waited for the whole linger.ms all the same (KAFKA-21068). If linger.ms is about as long: lower it, \
+    raise batch.size above the record, use a producer of its own with linger.ms=0 for large records, or send the value by \
+    reference (claim check). If it is not, nothing waited: the application gave the record a timestamp that long before it \
+    sent it.";
 
 impl Lingering {
     /// One record of a batch of `batch_bytes`.
@@ -227,12 +229,14 @@ pub struct Stuck {
     pub topic: String,
     /// The partition.
     pub partition: i32,
-    /// The offset it asks for.
+    /// The offset it comes back to.
     pub offset: i64,
+    /// Where the large batch is: the same, or behind smaller batches.
+    pub batch_offset: i64,
     /// The consumer.
     #[serde(flatten)]
     pub consumer: Peer,
-    /// Wire bytes of the batch there.
+    /// Wire bytes of the large batch.
     pub batch_bytes: u64,
     /// How often it was served.
     pub served: u64,
@@ -241,9 +245,24 @@ pub struct Stuck {
 }
 
 /// What may keep a consumer.
-pub const STUCK_NOTE: &str = "The consumer asks for the same offset again and again after it was served a large batch \
+const STUCK_NOTE: &str = "The consumer asks for the same offset again and again after it was served a large batch \
     there. Most likely it runs out of memory, cannot deserialise a record of it, or fails while handling one and goes \
     back. Its own log says which; a larger heap, a dead-letter topic, or a seek behind the batch helps.";
+
+/// The same, where the large batch is not the first one it is served.
+const STUCK_BEFORE_NOTE: &str = "The consumer comes back to the same offset again and again, and a large batch is among \
+    the first that it is served from there, at batch_offset. Most likely that batch, or a record before it, makes it run \
+    out of memory, cannot be deserialised, or fails in its handler. Its own log says which; a larger heap, a dead-letter \
+    topic, or a seek behind the batch helps.";
+
+/// What may keep a consumer, by whether smaller batches come before the large one.
+pub const fn stuck_note(is_behind: bool) -> &'static str {
+    if is_behind {
+        STUCK_BEFORE_NOTE
+    } else {
+        STUCK_NOTE
+    }
+}
 
 impl Sighting for Stuck {
     type Key = (String, i32, String);
@@ -267,12 +286,13 @@ impl Sighting for Stuck {
             topic = self.topic,
             partition = self.partition,
             offset = self.offset,
+            batch_offset = (self.batch_offset != self.offset).then_some(self.batch_offset),
             batch_bytes = self.batch_bytes,
             served = self.served,
             client_id = self.consumer.client_id,
             software = self.consumer.software,
             address = self.consumer.address,
-            "{}", if more > 0 { "the consumer is still stuck" } else { STUCK_NOTE }
+            "{}", if more > 0 { "the consumer is still stuck" } else { self.note }
         );
     }
 
@@ -316,10 +336,11 @@ mod tests {
                 topic: "orders".into(),
                 partition: 3,
                 offset: 17,
+                batch_offset: 17,
                 consumer: peer(),
                 batch_bytes: 3_000_000,
                 served: 3,
-                note: STUCK_NOTE,
+                note: stuck_note(false),
             });
         });
         let said: Vec<_> = lines

@@ -6,10 +6,16 @@ use super::{Malformed, Reader, Reason};
 pub const PRODUCE: i16 = 0;
 /// Fetch
 pub const FETCH: i16 = 1;
+/// ListOffsets
+pub const LIST_OFFSETS: i16 = 2;
 /// Metadata
 pub const METADATA: i16 = 3;
+/// OffsetFetch
+pub const OFFSET_FETCH: i16 = 9;
 /// FindCoordinator
 pub const FIND_COORDINATOR: i16 = 10;
+/// JoinGroup
+pub const JOIN_GROUP: i16 = 11;
 /// SaslHandshake
 pub const SASL_HANDSHAKE: i16 = 17;
 /// ApiVersions
@@ -20,6 +26,8 @@ pub const SASL_AUTHENTICATE: i16 = 36;
 pub const DESCRIBE_QUORUM: i16 = 55;
 /// DescribeCluster
 pub const DESCRIBE_CLUSTER: i16 = 60;
+/// ConsumerGroupHeartbeat
+pub const CONSUMER_GROUP_HEARTBEAT: i16 = 68;
 /// ShareFetch
 pub const SHARE_FETCH: i16 = 78;
 /// ShareAcknowledge

@@ -42,6 +42,8 @@ pub trait Served {
     fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64);
     /// A batch is over: all of it was in the answer.
     fn batch(&mut self, wire_bytes: u64);
+    /// That batch came behind others of its partition, and this is where it stands in the log.
+    fn behind(&mut self, _of: (TopicKey<'_>, i32), _base_offset: i64, _wire_bytes: u64) {}
 }
 
 /// A topic, kept from field to field.
@@ -226,6 +228,8 @@ struct Batches {
     here: usize,
     /// Of the batch in hand.
     wire_bytes: u64,
+    base_offset: i64,
+    is_behind: bool,
     /// Bytes of it still to come.
     left: u64,
     is_first: bool,
@@ -239,6 +243,8 @@ impl Default for Batches {
             head: [0; UP_TO_MAGIC_BYTES],
             here: 0,
             wire_bytes: 0,
+            base_offset: 0,
+            is_behind: false,
             left: 0,
             is_first: true,
             is_lost: false,
@@ -257,6 +263,9 @@ impl Batches {
                 self.left = self.left.saturating_sub(wanted as u64);
                 if self.left == 0 {
                     served.batch(self.wire_bytes);
+                    if self.is_behind {
+                        served.behind(of, self.base_offset, self.wire_bytes);
+                    }
                 }
                 continue;
             }
@@ -276,7 +285,7 @@ impl Batches {
 
     fn begin<S: Served>(&mut self, (topic, partition): (TopicKey<'_>, i32), served: &mut S) {
         self.here = 0;
-        let [_, _, _, _, _, _, _, _, a, b, c, d, _, _, _, _, magic] = self.head;
+        let [o, p, q, r, s, t, u, v, a, b, c, d, _, _, _, _, magic] = self.head;
         let length = i32::from_be_bytes([a, b, c, d]);
         if length < LEAST_LENGTH || magic > 2 {
             self.is_lost = true;
@@ -285,6 +294,8 @@ impl Batches {
         self.wire_bytes =
             u64::from(length.unsigned_abs()).saturating_add(LOG_OVERHEAD_BYTES as u64);
         self.left = self.wire_bytes.saturating_sub(UP_TO_MAGIC_BYTES as u64);
+        self.base_offset = i64::from_be_bytes([o, p, q, r, s, t, u, v]);
+        self.is_behind = !self.is_first;
         if std::mem::take(&mut self.is_first) {
             served.first(topic, partition, self.wire_bytes);
         }

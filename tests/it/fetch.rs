@@ -1,6 +1,7 @@
 //! What consumers are served: sizes by topic, batches above a consumer's own settings, and consumers that do not get
 //! past a large one. Requests and answers pass unchanged.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::support::admin::metadata;
@@ -14,9 +15,15 @@ use kafka_protocol::messages::fetch_request::{FetchPartition, FetchRequest, Fetc
 use kafka_protocol::messages::fetch_response::{
     FetchResponse, FetchableTopicResponse, NodeEndpoint, PartitionData,
 };
-use kafka_protocol::messages::{BrokerId, ResponseHeader, TopicName};
-use kafka_protocol::protocol::{Encodable, HeaderVersion};
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
+use kafka_protocol::messages::{
+    BrokerId, ConsumerGroupHeartbeatRequest, GroupId, JoinGroupRequest, ListOffsetsRequest,
+    OffsetFetchRequest, ResponseHeader, TopicName,
+};
+use kafka_protocol::protocol::{Encodable, HeaderVersion, Request};
 use serde_json::Value;
+use sizegate::wire::consumer::{ConsumerRequest, Positioned};
 use sizegate::wire::fetch::{Ask, Asked, FetchAnswer, FetchRequest as Reader, Served, VERSIONS};
 use sizegate::wire::produce::TopicKey;
 use sizegate::wire::walk::{FETCH_ANSWER, Walker};
@@ -132,6 +139,105 @@ fn a_request_is_understood_in_every_version_in_whatever_pieces_it_comes() {
             }
         }
     }
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Position(Vec<String>);
+
+impl Positioned for Position {
+    fn client_id(&mut self, client_id: Option<&[u8]>) {
+        self.0.push(format!("client {client_id:?}"));
+    }
+
+    fn group(&mut self, group_id: &[u8]) {
+        self.0
+            .push(format!("group {}", String::from_utf8_lossy(group_id)));
+    }
+
+    fn joins(&mut self, has_member_id: bool) {
+        self.0.push(format!("joins {has_member_id}"));
+    }
+
+    fn is_in(&mut self, member_id: &[u8], epoch: i32) {
+        self.0
+            .push(format!("{} in {epoch}", String::from_utf8_lossy(member_id)));
+    }
+
+    fn resets(&mut self, topic: &[u8], partition: i32) {
+        self.0.push(format!(
+            "resets {}-{partition}",
+            String::from_utf8_lossy(topic)
+        ));
+    }
+}
+
+/// What is seen of a request in every version of it, in whatever pieces it comes.
+fn position_of<R: Request>(requests: impl Fn(i16) -> R, expected: &[&str]) {
+    let versions = R::VERSIONS;
+    for version in versions.min..=versions.max {
+        let bytes = frame(&requests(version), version, 9, Some("checkout"));
+        let client = format!("client {:?}", Some(b"checkout"));
+        for size in [1, 2, 7, bytes.len()] {
+            let mut seen = Position::default();
+            let mut reader = ConsumerRequest::new(R::KEY, version, bytes.len()).unwrap();
+            for piece in bytes.chunks(size) {
+                reader.read(piece, &mut seen).unwrap();
+            }
+            assert_eq!(seen.0[0], client);
+            assert_eq!(seen.0[1..], *expected, "{} v{version}", R::KEY);
+        }
+        // Whatever else it is: no more than an error.
+        for at in 0..bytes.len() {
+            let mut broken = bytes.clone();
+            broken[at] ^= 0xff;
+            let mut reader = ConsumerRequest::new(R::KEY, version, broken.len()).unwrap();
+            let _ = reader.read(&broken, &mut Position::default());
+        }
+        let unknown = versions.max + 20;
+        assert!(ConsumerRequest::new(R::KEY, unknown, bytes.len()).is_none());
+    }
+}
+
+#[test]
+fn how_a_consumer_came_to_an_offset_is_understood_in_every_version() {
+    for (member_id, expected) in [("", "joins false"), ("importer-1", "joins true")] {
+        let join = JoinGroupRequest::default()
+            .with_group_id(GroupId(text("importers")))
+            .with_member_id(text(member_id))
+            .with_protocol_type(text("consumer"));
+        position_of(|_| join.clone(), &["group importers", expected]);
+    }
+    let heartbeat = ConsumerGroupHeartbeatRequest::default()
+        .with_group_id(GroupId(text("importers")))
+        .with_member_id(text("importer-1"))
+        .with_member_epoch(7);
+    let expected = ["group importers", "importer-1 in 7"];
+    position_of(|_| heartbeat.clone(), &expected);
+    let committed = |version: i16| {
+        let request = OffsetFetchRequest::default();
+        if version < 8 {
+            return request.with_group_id(GroupId(text("importers")));
+        }
+        let groups = ["importers", "others"]
+            .map(|name| OffsetFetchRequestGroup::default().with_group_id(GroupId(text(name))));
+        request.with_groups(groups.to_vec())
+    };
+    position_of(committed, &["group importers"]);
+    let list = |_| {
+        // The beginning, the end, a time.
+        let partitions = [(0, -2), (1, -1), (2, 1_790_000_000_000)].map(|(index, timestamp)| {
+            ListOffsetsPartition::default()
+                .with_partition_index(index)
+                .with_timestamp(timestamp)
+        });
+        let topic = ListOffsetsTopic::default()
+            .with_name(TopicName(text("orders")))
+            .with_partitions(partitions.to_vec());
+        ListOffsetsRequest::default()
+            .with_replica_id(BrokerId(-1))
+            .with_topics(vec![topic])
+    };
+    position_of(list, &["resets orders-0", "resets orders-2"]);
 }
 
 /// An answer's body, from behind its correlation id.
@@ -277,6 +383,13 @@ fn of(sizegate: &Sizegate, kind: &str, topic: &Topic) -> Vec<Value> {
 
 fn metric(sizegate: &Sizegate, name: &str, topic: &Topic) -> f64 {
     sizegate.metrics().sum(name, &[("topic", &topic.name)])
+}
+
+/// Waits until so many connections are open.
+fn gone(sizegate: &Sizegate, left: f64) {
+    eventually(Duration::from_secs(60), "connections gone", || {
+        (sizegate.metrics().sum("connections", &[]) == left).then_some(())
+    });
 }
 
 /// The batches here bear old timestamps: they must not be deleted for it.
@@ -427,17 +540,22 @@ fn a_consumer_that_asks_for_a_large_batch_again_and_again_is_stuck() {
                 .find(|seen| seen["client_id"] == client_id.as_str())
         };
         let mut connection = connect();
-        // On its way: twice may be chance, and whoever moves on is not stuck.
-        for _ in 0..3 {
-            for offset in [0, 1, 1, 2] {
-                fetch(&mut connection, version, &topic, offset, ENOUGH);
+        // On its way: twice may be chance.
+        for offset in [0, 1, 2, 1, 2] {
+            fetch(&mut connection, version, &topic, offset, ENOUGH);
+        }
+        assert_eq!(stuck(), None, "v{version}");
+        // Others that read beside it are none of its business.
+        let mut beside = [connect(), connect(), connect()];
+        for offset in [1, 2] {
+            for other in &mut beside {
+                fetch(other, version, &topic, offset, ENOUGH);
             }
         }
         assert_eq!(stuck(), None, "v{version}");
-        fetch(&mut connection, version, &topic, 1, ENOUGH);
-        fetch(&mut connection, version, &topic, 1, ENOUGH);
-        assert_eq!(stuck(), None, "v{version}");
-        // Restarted: another connection.
+        // Restarted: another connection, once the proxy has seen the end of the first.
+        drop(connection);
+        gone(&sizegate, 3.0);
         let mut connection = connect();
         fetch(&mut connection, version, &topic, 1, ENOUGH);
         let seen = stuck().expect("three times in a row");
@@ -450,8 +568,12 @@ fn a_consumer_that_asks_for_a_large_batch_again_and_again_is_stuck() {
             ),
             (&0.into(), &1.into(), &LARGE.into(), &3.into())
         );
+        // What was asked for beyond it says nothing: clients fetch ahead of their application.
+        fetch(&mut connection, version, &topic, 2, ENOUGH);
         fetch(&mut connection, version, &topic, 1, ENOUGH);
         assert_eq!(stuck().unwrap()["served"], 4);
+        drop((connection, beside));
+        gone(&sizegate, 0.0);
     }
     assert_eq!(metric(&sizegate, "fetch_stuck_total", &topic), 8.0);
     let line = sizegate.log_line(&["sizegate::fetch", "level=warn", &topic.name, "stuck-12"]);
@@ -485,14 +607,18 @@ fn with_a_fetch_session_what_is_not_named_again_is_still_asked_for() {
             "v{version}"
         );
         assert_eq!(of(&sizegate, "stuck", &topic)[0]["served"], 4, "v{version}");
-        // The session goes on behind it.
+        // The session goes on behind it, and another connection is another consumer.
         let topics = [(topic.clone(), vec![ask(0, 1, 1_024)])];
         let past = asks(&topics, 50 << 20)
             .with_session_id(first.session_id)
             .with_session_epoch(4);
         assert_eq!(served(&connection.ask(&past, version)), 0);
-        assert_eq!(fetch(&mut connection, version, &topic, 0, ENOUGH), LARGE);
+        let mut other = Connection::open(sizegate.bootstrap());
+        assert_eq!(fetch(&mut other, version, &topic, 0, ENOUGH), LARGE);
         assert_eq!(metric(&sizegate, "fetch_stuck_total", &topic), 2.0);
+        // And comes back.
+        assert_eq!(fetch(&mut connection, version, &topic, 0, ENOUGH), LARGE);
+        assert_eq!(of(&sizegate, "stuck", &topic)[0]["served"], 5, "v{version}");
     }
 }
 
@@ -566,4 +692,260 @@ fn a_java_consumer_that_cannot_deserialise_a_large_record_is_found_after_its_thi
         (&"importer".into(), &1.into())
     );
     assert!(stuck[0]["served"].as_u64().unwrap() >= 3, "{stuck:?}");
+}
+
+/// A topic of a small record, a large one and a small one, each in a batch of its own.
+fn with_a_large_record(kafka: &Kafka, stem: &str) -> Topic {
+    let topic = kafka.topic(stem, 1, LARGE_TOPIC);
+    let mut connection = Connection::open(kafka.bootstrap().as_str());
+    for value_bytes in [100, LARGE, 100] {
+        let records = batch([Record::of_a(value_bytes)]).build();
+        assert_eq!(
+            connection.produce(9, -1, &[Part::new(&topic, records)])[0].code,
+            0
+        );
+    }
+    topic
+}
+
+/// Which clients are found stuck at a topic's large record: client id, the offset they come back to, the batch's.
+fn found(sizegate: &Sizegate, topic: &Topic) -> Vec<(String, i64, i64)> {
+    let all = of(sizegate, "stuck", topic);
+    let found = all.iter().map(|seen| {
+        assert!(
+            seen["batch_bytes"].as_u64().unwrap() > LARGE as u64,
+            "{seen}"
+        );
+        assert!(seen["served"].as_u64().unwrap() >= 3, "{seen}");
+        (
+            seen["client_id"].as_str().unwrap().to_owned(),
+            seen["offset"].as_i64().unwrap(),
+            seen["batch_offset"].as_i64().unwrap(),
+        )
+    });
+    let mut found: Vec<_> = found.collect();
+    found.sort();
+    found
+}
+
+fn stuck_at(client_id: &str, offset: i64) -> (String, i64, i64) {
+    (client_id.to_owned(), offset, 1)
+}
+
+#[test]
+fn java_consumers_that_come_back_to_a_large_record_are_found_whatever_brings_them_back() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    for (version, protocol) in [
+        ("4.4.0", "classic"),
+        ("4.4.0", "consumer"),
+        ("3.9.1", "classic"),
+    ] {
+        let topic = with_a_large_record(kafka, "returning");
+        Program::java("Returning", version)
+            .arg("bootstrap", sizegate.bootstrap())
+            .arg("topic", &topic.name)
+            .arg("modes", "seek,rewind,restart,fresh,deserialize")
+            .arg("p.group.protocol", protocol)
+            .run();
+        assert_eq!(
+            found(&sizegate, &topic),
+            [
+                stuck_at("deserialize", 1),
+                stuck_at("fresh", 0),
+                stuck_at("restart", 1),
+                stuck_at("rewind", 0),
+                stuck_at("seek", 1)
+            ],
+            "{version} {protocol}"
+        );
+    }
+}
+
+#[test]
+fn a_java_consumer_that_is_thrown_out_of_its_group_over_a_large_record_is_found() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    let topic = with_a_large_record(kafka, "slow");
+    Program::java("Returning", "4.4.0")
+        .arg("bootstrap", sizegate.bootstrap())
+        .arg("topic", &topic.name)
+        .arg("modes", "slow")
+        .arg("p.max.poll.interval.ms", 1_000)
+        .run();
+    assert_eq!(found(&sizegate, &topic), [stuck_at("slow", 0)]);
+}
+
+#[test]
+fn a_java_consumer_that_keeps_what_it_cannot_deserialise_asks_for_nothing_again() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    let topic = with_a_large_record(kafka, "keeps");
+    let output = Program::java("Returning", "4.4.0")
+        .arg("bootstrap", sizegate.bootstrap())
+        .arg("topic", &topic.name)
+        .arg("modes", "keeps")
+        .run();
+    assert_eq!(output.only("did", "keeps")["failed"], 80);
+    assert_eq!(metric(&sizegate, "fetch_batch_bytes_count", &topic), 3.0);
+    assert_eq!(found(&sizegate, &topic), []);
+}
+
+#[test]
+fn java_consumers_that_read_again_for_other_reasons_are_not() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    for (version, protocol, more) in [
+        ("4.4.0", "classic", ",rebalances"),
+        ("4.4.0", "consumer", ""),
+        ("3.9.1", "classic", ",rebalances"),
+    ] {
+        let topic = with_a_large_record(kafka, "innocent");
+        Program::java("Returning", version)
+            .arg("bootstrap", sizegate.bootstrap())
+            .arg("topic", &topic.name)
+            // Where only the broker says how often members are heard, rebalances take half a minute.
+            .arg("modes", format!("groups,mirrors,beginning,table{more}"))
+            .arg("p.heartbeat.interval.ms", 200)
+            .arg("p.group.protocol", protocol)
+            .run();
+        assert_eq!(found(&sizegate, &topic), [], "{version} {protocol}");
+        let served = metric(&sizegate, "fetch_batch_bytes_count", &topic);
+        assert!(served >= 60.0, "they read through the proxy: {served}");
+    }
+}
+
+#[test]
+fn a_console_consumer_run_thrice_from_the_beginning_is_not_stuck() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    let topic = with_a_large_record(kafka, "console");
+    for _ in 0..3 {
+        let main = "org.apache.kafka.tools.consumer.ConsoleConsumer";
+        let mut console = Program::java_main(main, "4.4.0", "tools");
+        for arg in [
+            "--bootstrap-server",
+            &sizegate.bootstrap(),
+            "--topic",
+            &topic.name,
+            "--from-beginning",
+            "--max-messages",
+            "3",
+            "--formatter-property",
+            "print.value=false",
+        ] {
+            console = console.raw_arg(arg);
+        }
+        assert_eq!(console.spawn().end(), 0);
+    }
+    assert_eq!(metric(&sizegate, "fetch_batch_bytes_count", &topic), 9.0);
+    assert_eq!(found(&sizegate, &topic), []);
+}
+
+#[test]
+fn librdkafka_is_found_although_it_fetches_far_ahead() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate = Sizegate::start(kafka, "");
+    for mode in ["seek", "restart"] {
+        let topic = with_a_large_record(kafka, "librdkafka");
+        // More large ones behind it, which come before the application has failed.
+        let mut connection = Connection::open(kafka.bootstrap().as_str());
+        for _ in 0..20 {
+            let records = batch_of_bytes(LARGE).build();
+            let part = Part::new(&topic, records);
+            assert_eq!(connection.produce(9, -1, &[part])[0].code, 0);
+        }
+        Program::python("returning.py")
+            .arg("bootstrap", sizegate.bootstrap())
+            .arg("topic", &topic.name)
+            .arg("mode", mode)
+            .run();
+        assert_eq!(found(&sizegate, &topic), [stuck_at("rdkafka", 1)], "{mode}");
+    }
+}
+
+#[test]
+fn springs_error_handler_is_found_seeking_back() {
+    let kafka = Kafka::shared("4.3.0");
+    let sizegate = Sizegate::start(kafka, "");
+    for mode in ["record", "batch"] {
+        let topic = with_a_large_record(kafka, "spring");
+        Program::java_with("SpringReturns", "4.3.0", "spring")
+            .arg("bootstrap", sizegate.bootstrap())
+            .arg("topic", &topic.name)
+            .arg("mode", mode)
+            .run();
+        let client_id = format!("spring-{mode}");
+        assert_eq!(
+            found(&sizegate, &topic),
+            [stuck_at(&client_id, 1)],
+            "{mode}"
+        );
+    }
+}
+
+#[test]
+fn a_sink_task_of_connect_that_fails_and_is_restarted_or_rewinds_is_found() {
+    let kafka = Kafka::shared("4.3.0");
+    let sizegate = Sizegate::start(kafka, "");
+    let worker = Program::connect_worker("4.3.0");
+    let dir = worker.dir().to_path_buf();
+    let file = |name: &str, lines: &[String]| {
+        let path = dir.join(format!("{name}.properties"));
+        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+        path
+    };
+    let bytes = "org.apache.kafka.connect.converters.ByteArrayConverter";
+    let rest = SocketAddr::from(([127, 0, 0, 1], crate::support::ports::free_ports(1)));
+    let config = file(
+        "worker",
+        &[
+            format!("bootstrap.servers={}", sizegate.bootstrap()),
+            format!("key.converter={bytes}"),
+            format!("value.converter={bytes}"),
+            format!(
+                "offset.storage.file.filename={}",
+                dir.join("offsets").display()
+            ),
+            format!("listeners=http://{rest}"),
+            "plugin.discovery=only_scan".into(),
+        ],
+    );
+    let ways = ["fail", "rewind"];
+    let topics = ways.map(|way| with_a_large_record(kafka, way));
+    let sinks = ways.iter().zip(&topics).map(|(way, topic)| {
+        let settings = [
+            format!("name=sink-{way}"),
+            "connector.class=FailingSink".into(),
+            "tasks.max=1".into(),
+            format!("way={way}"),
+            format!("topics={}", topic.name),
+        ];
+        file(way, &settings)
+    });
+    let running = sinks.fold(worker.raw_arg(config), Program::raw_arg).spawn();
+    let patience = Duration::from_secs(300);
+    eventually(patience, "the one that rewinds found", || {
+        assert!(running.is_running(), "{}", running.last_words());
+        (!found(&sizegate, &topics[1]).is_empty()).then_some(())
+    });
+    // Nobody restarts the other one yet: it was served once.
+    assert_eq!(found(&sizegate, &topics[0]), []);
+    let task = "/connectors/sink-fail/tasks/0";
+    for _ in 0..3 {
+        eventually(patience, "the task failed", || {
+            let status = crate::support::http::get(rest, &format!("{task}/status")).ok()?;
+            status.1.contains("FAILED").then_some(())
+        });
+        let restarted = crate::support::http::request(rest, "POST", &format!("{task}/restart"), "");
+        assert_eq!(restarted.unwrap().0, 204);
+    }
+    eventually(patience, "the one that is restarted found", || {
+        (!found(&sizegate, &topics[0]).is_empty()).then_some(())
+    });
+    for (way, topic) in ways.iter().zip(&topics) {
+        let (client_id, _, batch_offset) = &found(&sizegate, topic)[0];
+        assert_eq!(*client_id, format!("connector-consumer-sink-{way}-0"));
+        assert_eq!(*batch_offset, 1);
+    }
 }

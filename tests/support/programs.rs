@@ -104,12 +104,20 @@ impl Program {
     /// A Java program that ships with Kafka, by its main class and jar set.
     pub fn java_main(main: &str, version: &str, set: &str) -> Self {
         let jars = script("kafka-libs.sh", &[version, set]);
+        Self::java_main_in(main, &format!("{}/*", jars.display()))
+    }
+
+    /// A worker of Kafka Connect that finds the plugins in `tests/clients/java/connect`.
+    pub fn connect_worker(version: &str) -> Self {
+        let jars = script("kafka-libs.sh", &[version, "connect"]);
+        let classes = script("java-classes.sh", &["connect"]);
+        let path = format!("{}:{}/*", classes.display(), jars.display());
+        Self::java_main_in("org.apache.kafka.connect.cli.ConnectStandalone", &path)
+    }
+
+    fn java_main_in(main: &str, path: &str) -> Self {
         let mut program = Self::jvm(main);
-        program
-            .command
-            .arg("-cp")
-            .arg(format!("{}/*", jars.display()))
-            .arg(main);
+        program.command.arg("-cp").arg(path).arg(main);
         program
     }
 
@@ -277,17 +285,22 @@ impl Running {
         self.process.last_words()
     }
 
-    /// Waits for its end.
-    pub fn finish(mut self) -> Output {
+    /// Waits for its end, whatever it prints; its exit code.
+    pub fn end(&mut self) -> i32 {
         let start = Instant::now();
-        let Some(code) = self.process.wait(self.limit) else {
+        self.process.wait(self.limit).unwrap_or_else(|| {
             panic!(
                 "{} still runs after {:?}\n{}",
                 self.name,
                 start.elapsed(),
                 self.process.last_words()
-            );
-        };
+            )
+        })
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Output {
+        let code = self.end();
         let lines = self
             .process
             .stdout()

@@ -14,7 +14,7 @@ export const stuck = (seen) => seen?.stuck ?? [];
 const seconds = (suspect) => `${Number(suspect.linger_seconds.toPrecision(2))} s`;
 
 export const suspectLine = (suspect) =>
-  [el("bdi", {}, suspect.client_id), ` (${suspect.software || "does not say what it is"}): a batch of ${size(suspect.batch_bytes)} waited about ${seconds(suspect)}. `,
+  [el("bdi", {}, suspect.client_id), ` (${suspect.software || "does not say what it is"}): a batch of ${size(suspect.batch_bytes)} seems to have waited about ${seconds(suspect)}. `,
     el("span", { class: "quiet" }, suspect.suggestion)];
 
 export function body({ lingering, fetch }) {
@@ -24,7 +24,7 @@ export function body({ lingering, fetch }) {
       ["Topic", { label: "Client", kind: "third" }, { label: "Waited about", kind: "num" }, { label: "Batch", kind: "num" }, { label: "Largest", kind: "num" }, { label: "Seen", kind: "num" }],
       (seen) => [seconds(seen), size(seen.batch_bytes), size(seen.largest_bytes)], "suggestion"),
     section("stuck", "Consumers stuck behind a large batch", stuck(fetch),
-      "None asks for the same large batch again and again.",
+      "None comes back to the same large batch again and again.",
       ["Topic", { label: "Client", kind: "third" }, { label: "At offset", kind: "num" }, { label: "Batch", kind: "num" }, { label: "Served", kind: "num" }, { label: "Seen", kind: "num" }],
       (seen) => [number(seen.offset), size(seen.batch_bytes), `${number(seen.served)} times`], "note"),
     section("oversized", "Batches larger than their consumer asked for", fetch?.oversized ?? [],

@@ -54,7 +54,7 @@ export function attention(state) {
   const waiting = suspects(state.lingering);
   if (waiting.length) {
     state.badges.lingering = { kind: "near", text: number(waiting.length), words: "suspected" };
-    add("near", el("strong", {}, `${count(waiting.length, "producer")} let large records wait. `), link("lingering", {}, "Lingering"));
+    add("near", el("strong", {}, `${count(waiting.length, "producer")} may let large records wait. `), link("lingering", {}, "Lingering"));
   }
   const held = stuck(state.lingering);
   if (held.length) {

@@ -263,6 +263,35 @@ fn times_of_events_are_no_linger() {
 }
 
 #[test]
+fn a_record_that_younger_ones_overtook_was_stamped_before_it_was_sent() {
+    // Made two seconds before it is sent, between small ones that are sent when they are made.
+    let mut line = Line::used(0);
+    line.sends(1_000, 1_000, 12, 16_000);
+    line.sends(1_010, 1_010, 12, 16_000);
+    line.sends(-980, 1_020, 1, LARGE);
+    assert!(line.found.is_empty());
+    // Then its times are not believed where nothing speaks against them either.
+    line.sends(4_000, 6_000, 1, LARGE);
+    line.sends(8_000, 10_000, 1, LARGE);
+    assert!(line.found.is_empty());
+    // Not for ever: it may be another thread's.
+    let later = WINDOW_MS * 3;
+    for n in 0..3 {
+        line.sends(later + n * 10, later + n * 10, 12, 16_000);
+    }
+    line.sends(later + 1_000, later + 2_003, 1, LARGE);
+    assert_eq!(line.found_ms(), [1_003]);
+}
+
+#[test]
+fn one_request_may_leave_before_a_record_that_did_not_fit_into_it() {
+    let mut line = Line::used(0);
+    line.sends(1_900, 1_900, 12, 16_000);
+    line.sends(1_000, 2_003, 1, LARGE);
+    assert_eq!(line.found_ms(), [1_003]);
+}
+
+#[test]
 fn an_old_reference_is_forgotten() {
     let mut line = Line::used(0);
     line.sends(1_000_000, 1_001_000, 1, LARGE);

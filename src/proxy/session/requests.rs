@@ -297,6 +297,7 @@ impl Session {
 
     /// Reads no more requests. What is half here is dropped; what is in flight is still answered.
     fn end(&mut self, close: Close) {
+        self.leave();
         self.requests.ended.get_or_insert(close);
         if matches!(self.requests.intake, Intake::Pass(_)) {
             self.ledger.abandon_last();

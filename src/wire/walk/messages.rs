@@ -154,6 +154,79 @@ pub static FETCH_REQUEST: Message = Message {
     ],
 };
 
+/// ListOffsets request, versions 0–11, from its client id on.
+pub static LIST_OFFSETS_REQUEST: Message = Message {
+    flexible_since: 6,
+    fields: &[
+        field("client_id", Kind::Text),
+        field("request_header_tags", Kind::Struct(&[])).since(6),
+        field("replica_id", Kind::Fixed(4)),
+        field("isolation_level", Kind::Fixed(1)).since(2),
+        field(
+            "topics",
+            Kind::Array(&[
+                field("topic", Kind::Text),
+                field(
+                    "partitions",
+                    Kind::Array(&[
+                        field("partition", Kind::Fixed(4)),
+                        field("current_leader_epoch", Kind::Fixed(4)).since(4),
+                        field("timestamp", Kind::Fixed(8)),
+                        field("max_num_offsets", Kind::Fixed(4)).until(0),
+                    ]),
+                ),
+            ]),
+        ),
+        field("timeout_ms", Kind::Tail),
+    ],
+};
+
+/// OffsetFetch request, versions 0–10, from its client id to the first group's name.
+pub static OFFSET_FETCH_REQUEST: Message = Message {
+    flexible_since: 6,
+    fields: &[
+        field("client_id", Kind::Text),
+        field("request_header_tags", Kind::Struct(&[])).since(6),
+        field("group_id", Kind::Text).until(7),
+        field(
+            "groups",
+            Kind::Array(&[
+                field("group_id", Kind::Text),
+                field("member_id", Kind::Tail),
+            ]),
+        )
+        .since(8),
+        field("topics", Kind::Tail),
+    ],
+};
+
+/// JoinGroup request, versions 0–9, from its client id to the member's id.
+pub static JOIN_GROUP_REQUEST: Message = Message {
+    flexible_since: 6,
+    fields: &[
+        field("client_id", Kind::Text),
+        field("request_header_tags", Kind::Struct(&[])).since(6),
+        field("group_id", Kind::Text),
+        field("session_timeout_ms", Kind::Fixed(4)),
+        field("rebalance_timeout_ms", Kind::Fixed(4)).since(1),
+        field("member_id", Kind::Text),
+        field("group_instance_id", Kind::Tail),
+    ],
+};
+
+/// ConsumerGroupHeartbeat request, versions 0–1, from its client id to the member's epoch.
+pub static CONSUMER_GROUP_HEARTBEAT_REQUEST: Message = Message {
+    flexible_since: 0,
+    fields: &[
+        field("client_id", Kind::Text),
+        field("request_header_tags", Kind::Struct(&[])),
+        field("group_id", Kind::Text),
+        field("member", Kind::Text),
+        field("member_epoch", Kind::Fixed(4)),
+        field("instance_id", Kind::Tail),
+    ],
+};
+
 /// Produce request, versions 0–13, from its client id on: what a refusal must name.
 pub static PRODUCE_REQUEST: Message = Message {
     flexible_since: 9,

@@ -10,10 +10,11 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Sends records as an application does, for what their timestamps tell.
  *
- * <p>{@code bootstrap= topic= [shift_ms=0] [small=0] [large=0] [large_bytes=1048576] [mixed=0] [seed=1]}: the clock of
- * the records is off by {@code shift_ms}. First {@code small} records of 1,000 bytes, fifty at once; then
- * {@code large} records, each waited for, one line each; then {@code mixed} records of mixed sizes over all
- * partitions, with a pause here and there. At the end one line with what was acknowledged.
+ * <p>{@code bootstrap= topic= [shift_ms=0] [rounds=1] [small=0] [large=0] [large_bytes=1048576] [large_shift_ms=0]
+ * [mixed=0] [seed=1]}: the clock of the records is off by {@code shift_ms}. In each round first {@code small} records of
+ * 1,000 bytes, fifty at once; then {@code large} records, each waited for, one line each, stamped {@code large_shift_ms}
+ * off besides. Then {@code mixed} records of mixed sizes over all partitions, with a pause here and there. At the end one
+ * line with what was acknowledged.
  */
 public final class TimedLoad {
     public static void main(String[] args) throws Exception {
@@ -27,19 +28,22 @@ public final class TimedLoad {
             int partitions = producer.partitionsFor(topic).size();
             List<Future<RecordMetadata>> sent = new ArrayList<>();
             byte[] small = Cli.value("random", 1000, 0);
-            for (int i = 0; i < cli.getInt("small", 0); i++) {
-                sent.add(producer.send(record(topic, 0, shift, small)));
-                if (i % 50 == 49) {
-                    producer.flush();
+            long largeShift = shift + cli.getInt("large_shift_ms", 0);
+            for (int round = 0; round < cli.getInt("rounds", 1); round++) {
+                for (int i = 0; i < cli.getInt("small", 0); i++) {
+                    sent.add(producer.send(record(topic, 0, shift, small)));
+                    if (i % 50 == 49) {
+                        producer.flush();
+                    }
                 }
-            }
-            producer.flush();
-            for (int i = 0; i < cli.getInt("large", 0); i++) {
-                byte[] value = Cli.value("random", cli.getInt("large_bytes", 1 << 20), i);
-                long began = System.nanoTime();
-                producer.send(record(topic, 0, shift, value)).get();
-                acknowledged++;
-                Cli.line("large", i, "ms", (System.nanoTime() - began) / 1e6);
+                producer.flush();
+                for (int i = 0; i < cli.getInt("large", 0); i++) {
+                    byte[] value = Cli.value("random", cli.getInt("large_bytes", 1 << 20), i);
+                    long began = System.nanoTime();
+                    producer.send(record(topic, 0, largeShift, value)).get();
+                    acknowledged++;
+                    Cli.line("large", i, "ms", (System.nanoTime() - began) / 1e6);
+                }
             }
             Random random = new Random(cli.getInt("seed", 1));
             for (int i = 0; i < cli.getInt("mixed", 0); i++) {

@@ -12,6 +12,7 @@ use crate::proxy::ledger::Answer;
 use crate::proxy::oversized::Oversized;
 use crate::proxy::verdict::Asked;
 use crate::wire::api::{self, FrameHead, PREFIX_BYTES, SHORTEST_REQUEST_BYTES};
+use crate::wire::consumer::ConsumerRequest;
 use crate::wire::sasl::HIGHEST_AUTHENTICATE;
 use crate::wire::{Malformed, Reason, api_versions, fetch};
 
@@ -139,6 +140,12 @@ impl Session {
                 {
                     let fetches = self.fetches.get_or_insert_default();
                     fetches.begin_request(head.api_version, frame_bytes);
+                } else if let Some(position) =
+                    ConsumerRequest::new(head.api_key, head.api_version, frame_bytes)
+                        .filter(|_| !is_token)
+                {
+                    let fetches = self.fetches.get_or_insert_default();
+                    fetches.begin_position(position);
                 }
                 self.requests.intake = Intake::Pass(frame_bytes);
             }
