@@ -32,8 +32,10 @@ pub use raw::known_keys;
 pub use reload::{Reload, reload};
 pub(crate) use render::ranges;
 pub(crate) use scalars::{any_size, duration, size, size_text};
+use scalars::Scalar as _;
 pub use topics::MAIN;
 
+use crate::findings::FindingRule;
 use crate::policy::{Action, ErrorCode, Gate, labelled};
 
 /// Reads the configuration: defaults, under the file at `path` (if any), under the environment
@@ -50,13 +52,39 @@ pub fn load(path: Option<&Path>, overrides: &Overrides, env: &Env) -> Result<Con
     };
     report.learn_places(&merged);
     let (raw, mut report) = read::read(&merged, env, report);
-    let config = valid::config(raw, &mut report);
+    let mut config = valid::config(raw, &mut report);
+    config.origin = Origin {
+        file: path.map(Path::to_path_buf),
+        has_servers: overrides.bootstrap_servers.is_some(),
+    };
     contradictions::find(&config, &mut report);
     if report.is_empty() {
         Ok(config)
     } else {
         Err(report.into_errors())
     }
+}
+
+/// What `check --ignore` says: a finding, and after a colon perhaps a topic.
+///
+/// # Errors
+/// What is allowed.
+pub(crate) fn ignore(text: &str) -> Result<Ignore, String> {
+    let (finding, topic) = match text.split_once(':') {
+        Some((finding, topic)) => (finding, Some(topic)),
+        None => (text, None),
+    };
+    let known = FindingRule::from_label(finding);
+    Ok(Ignore {
+        finding: known.ok_or_else(|| format!("it is not {}", FindingRule::allowed()))?,
+        topic: topic
+            .map(|topic| {
+                let why = |_| format!("`{topic}` is not {}", TopicPattern::allowed());
+                TopicPattern::read(topic).map_err(why)
+            })
+            .transpose()?,
+        reason: "--ignore".to_owned(),
+    })
 }
 
 /// Everything one process runs with.
@@ -74,6 +102,8 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// Topics whose limits are kept aligned.
     pub families: Families,
+    /// Findings of `check --cluster` that somebody has looked at and lives with.
+    pub ignore: Vec<Ignore>,
     /// Sizes above this share of a limit count as near it; 0 < x ≤ 1.
     pub near_limit: f64,
     /// Bytes that may be held at once, process-wide.
@@ -84,6 +114,34 @@ pub struct Config {
     pub admin_bind: SocketAddr,
     /// Metrics and logs.
     pub telemetry: Telemetry,
+    /// How it was named, for commands that are to be pasted.
+    pub origin: Origin,
+}
+
+/// Where a configuration was read from. It says nothing of what is configured, so any two are equal.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    /// The file.
+    pub file: Option<PathBuf>,
+    /// The command line named the brokers.
+    pub has_servers: bool,
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// A finding that is acknowledged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ignore {
+    /// Which.
+    pub finding: FindingRule,
+    /// About which topics; `None`: whatever it is about.
+    pub topic: Option<TopicPattern>,
+    /// Why it is lived with.
+    pub reason: String,
 }
 
 /// The Kafka cluster behind the proxy.
@@ -372,6 +430,8 @@ pub struct Family {
     pub dead_letter: Vec<TopicPattern>,
     /// Enforce, or warn only.
     pub enforce: bool,
+    /// What the producer that writes the members takes at most of one record, by its own estimate.
+    pub writer_max_request_size: InsideLimit,
 }
 
 labelled! {

@@ -11,7 +11,8 @@ use super::{DEFAULT_MAX_REQUEST_SIZE, Ground, Question, RecordSizes};
 use crate::findings::{
     Commands, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, side_kind,
 };
-use crate::policy::{Gate, Source, TopicPolicy, grouped, labelled};
+use crate::policy::families::{Membership, Reach};
+use crate::policy::{Gate, LIMITS, Limit, MemberLimit, Source, TopicPolicy, grouped, labelled};
 
 labelled! {
     /// What a step asks for.
@@ -46,6 +47,8 @@ struct Triage<'a> {
     record: &'a RecordSizes,
     checks: &'a [Check],
     commands: Commands,
+    /// The batch limit in force, where a member of the family keeps it down.
+    family_batch: Option<Limit>,
 }
 
 /// The five steps, in order.
@@ -65,6 +68,8 @@ pub(super) fn steps(
         record,
         checks,
         commands: Commands::new(ground.config),
+        family_batch: super::limits::batch_in_force(ground, policy)
+            .filter(|limit| limit.source == Source::Family),
     };
     vec![
         triage.client(),
@@ -238,10 +243,12 @@ impl Triage<'_> {
         let mut text = format!("The limit is sizegate's: {}.", what.join("; "));
         let mut command = None;
         if first.source == Some(Source::Family) {
-            text.push_str(
-                " It is kept for a retry or dead-letter topic: raise that topic's limit.",
-            );
-            command = Some("sizegate align".to_owned());
+            let kept = set.iter().filter(|limit| limit.source == Some(Source::Family));
+            for limit in kept.filter_map(|gate| self.in_force(gate.gate)) {
+                let (part, align) = self.kept_for(limit);
+                text.push_str(&part);
+                command = command.or(align);
+            }
         } else if first.gate == Gate::Frame {
             text.push_str(" Raise it there, up to the brokers' socket.request.max.bytes, and restart sizegate.");
         } else if self.policy.remedy.is_none() {
@@ -355,7 +362,7 @@ impl Triage<'_> {
         const STEP: &str = "side topics";
         let families = self.ground.policy.families();
         let topic = &self.question.topic;
-        let Some(family) = families.of_main(topic) else {
+        if families.of_main(topic).is_none() {
             let of: Vec<String> = families
                 .of_member(topic)
                 .map(|family| family.main.to_string())
@@ -379,30 +386,171 @@ impl Triage<'_> {
                 ),
             };
             return advice(STEP, State::Look, text, None);
-        };
+        }
         let headroom = families.headroom_bytes();
-        let needed = self.record.batch_bytes.saturating_add(headroom);
-        let small: Vec<String> = family
-            .members
-            .iter()
-            .filter_map(|member| {
-                let limit = (self.ground.batch_limit_of)(&member.topic)?;
-                (limit < needed).then(|| format!("{} ({})", member.topic, grouped(limit)))
-            })
-            .collect();
-        if small.is_empty() {
+        let reached = self.ground.policy.reached(topic, |_, _| true);
+        let fits: Vec<Fit> = reached.iter().map(|reach| self.fit(reach)).collect();
+        let small = joined(fits.iter().filter_map(|fit| fit.is_small.clone()));
+        let by_rule = joined(fits.iter().filter_map(|fit| fit.by_rule.clone()));
+        let depends = joined(fits.iter().filter_map(|fit| fit.depends.clone()));
+        let text = [
+            small.map(|small| {
+                format!(
+                    "Its dead letter, {} bytes with headroom, would not fit {small}: a failed record is then redelivered \
+                     without end.",
+                    grouped(self.record.batch_bytes.saturating_add(headroom))
+                )
+            }),
+            by_rule,
+            depends,
+        ];
+        let is_change = text.iter().take(2).any(Option::is_some);
+        let text: Vec<String> = text.into_iter().flatten().collect();
+        if text.is_empty() {
             let text = format!(
-                "Its retry and dead-letter topics take it too, with {} bytes of headers, unless they are written \
-                 uncompressed.",
+                "Its retry and dead-letter topics take it too, with {} bytes of headers.",
                 grouped(headroom)
             );
             return advice(STEP, State::Fine, text, None);
         }
-        let text = format!(
-            "Its dead letter, {} bytes with headroom, would not fit {}: a failed record is then redelivered without end.",
-            grouped(needed),
-            small.join(", ")
-        );
-        advice(STEP, State::Change, text, Some("sizegate align".to_owned()))
+        let is_small = |fit: &&Fit| fit.is_small.is_some();
+        let command = fits
+            .iter()
+            .any(|fit| is_small(&fit))
+            .then(|| self.commands.align(fits.iter().filter(is_small).any(|fit| fit.is_detected)));
+        let state = if is_change {
+            State::Change
+        } else {
+            State::Look
+        };
+        advice(STEP, state, text.join(" "), command)
     }
+
+    /// The limit of ours that is in force at a gate.
+    fn in_force(&self, gate: Gate) -> Option<&Limit> {
+        let mut all = self.policy.inside_limits().iter().chain(&self.family_batch);
+        all.find(|limit| limit.gate == gate && limit.source == Source::Family)
+    }
+
+    /// For whom a family's limit is kept, and what raises it.
+    fn kept_for(&self, limit: &Limit) -> (String, Option<String>) {
+        let member = limit.name.as_deref().unwrap_or_default();
+        let needed = self
+            .record
+            .at(limit.gate)
+            .saturating_add(limit.headroom_bytes);
+        let own = grouped(limit.value.saturating_add(limit.headroom_bytes));
+        match &limit.member_limit {
+            None => (
+                format!(" It is kept for the retry or dead-letter topic {member}: raise that topic's limit."),
+                Some(self.commands.align(false)),
+            ),
+            Some(MemberLimit::Rule(rule)) => {
+                let (key, rule) = (limit.gate.limit_key(), rule_in_words(rule));
+                (
+                    format!(
+                        " It is kept for the retry or dead-letter topic {member}, to which {rule} gives {key} of {own}: \
+                         with headroom it needs {key}: {needed} there."
+                    ),
+                    None,
+                )
+            }
+            Some(MemberLimit::Writer) => (
+                format!(
+                    " It is kept for whoever writes {member}, whose max.request.size is {own} unless families.members says \
+                     more: set it to {needed} or more in that producer, and then writer_max_request_size: {needed} in the \
+                     family."
+                ),
+                None,
+            ),
+        }
+    }
+
+    /// How a record of these sizes fares as a retry or dead letter.
+    fn fit(&self, reach: &Reach<'_>) -> Fit {
+        let (record, member) = (self.record, &reach.member.topic);
+        let headroom = reach.headroom_bytes;
+        let taken = (self.ground.batch_limit_of)(member);
+        let travels = record.batch_bytes.saturating_add(headroom);
+        let is_small = taken.filter(|taken| *taken < travels);
+        let own = self.ground.policy.own(member);
+        let over = |limit: &&Limit| {
+            let headroom = if limit.gate.grows() { headroom } else { 0 };
+            limit.gate != Gate::Ratio
+                && record.at(limit.gate).saturating_add(headroom) > limit.value
+        };
+        let rules = own.batch.iter().chain(own.inside_limits());
+        let by_rule = joined(rules.filter(over).map(|limit| {
+            let headroom = if limit.gate.grows() { headroom } else { 0 };
+            let rule = rule_in_words(limit.name.as_deref().unwrap_or(LIMITS));
+            let key = limit.gate.limit_key();
+            format!(
+                "{} gives {member} {key} of {}, and this needs {} there.",
+                capitalised(&rule),
+                grouped(limit.value),
+                grouped(record.at(limit.gate).saturating_add(headroom))
+            )
+        }));
+        let unpacked = record.uncompressed_bytes.saturating_add(headroom);
+        let grows = taken.filter(|taken| record.is_compressed && *taken >= travels && *taken < unpacked);
+        let estimate = record.estimate_bytes.saturating_add(headroom);
+        let writer = reach.family.writer_max_bytes.filter(|writer| *writer < estimate);
+        let depends = [
+            grows.map(|taken| {
+                format!(
+                    "As it travels, {} bytes with headroom, it fits {member}, which takes {}. Dead letters are usually \
+                     written uncompressed: that is {} bytes with headroom, and does not fit.",
+                    grouped(travels),
+                    grouped(taken),
+                    grouped(unpacked)
+                )
+            }),
+            writer.map(|writer| {
+                format!(
+                    "Whoever writes {member} refuses it by itself if its max.request.size is below {} ({} here; \
+                     writer_max_request_size in families.members says what it is).",
+                    grouped(estimate),
+                    grouped(writer)
+                )
+            }),
+        ];
+        Fit {
+            is_detected: reach.member.membership == Membership::Detected,
+            is_small: is_small.map(|taken| format!("{member} ({})", grouped(taken))),
+            by_rule,
+            depends: joined(depends.into_iter().flatten()),
+        }
+    }
+}
+
+/// What of a record does not fit one retry or dead-letter topic.
+struct Fit {
+    is_detected: bool,
+    /// Its topic's limit at the broker.
+    is_small: Option<String>,
+    /// Limits of ours.
+    by_rule: Option<String>,
+    /// On how it is written.
+    depends: Option<String>,
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> Option<String> {
+    parts.reduce(|all, part| {
+        let between = if all.ends_with('.') { " " } else { ", " };
+        all + between + &part
+    })
+}
+
+fn rule_in_words(name: &str) -> String {
+    if name == LIMITS {
+        "the configuration's limits".to_owned()
+    } else {
+        format!("rule \"{name}\"")
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
 }

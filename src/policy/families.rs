@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-pub use arithmetic::{Gap, gaps};
+pub use arithmetic::{Gap, Holder, Reach, gaps};
 pub use names::{Relative, relative};
 
-use super::labelled;
+use super::{DEFAULT_MAX_REQUEST_SIZE, labelled};
 use crate::config::{self, MAIN, TopicPattern};
 
 labelled! {
@@ -62,6 +62,8 @@ pub struct Family {
     pub alignment: Alignment,
     /// Members that the configuration names exactly and that do not exist.
     pub absent: Vec<String>,
+    /// What the producer that writes the members takes of one record, by its own estimate; `None`: known to be enough.
+    pub writer_max_bytes: Option<u64>,
 }
 
 /// One retry or dead-letter topic.
@@ -136,6 +138,43 @@ impl Families {
         at.filter_map(|at| self.families.get(*at))
     }
 
+    /// Families that need each other: a main topic that is, at some remove, a member of itself. Each would have to take
+    /// more than the other. Every circle once, as the topics along it.
+    pub fn circles(&self) -> Vec<Vec<Arc<str>>> {
+        let mut circles = Vec::new();
+        let mut done: HashSet<usize> = HashSet::new();
+        for at in 0..self.families.len() {
+            self.circle_from(at, &mut Vec::new(), &mut done, &mut circles);
+        }
+        circles
+    }
+
+    /// Goes along members that have families of their own; a family is entered once.
+    fn circle_from(
+        &self,
+        at: usize,
+        path: &mut Vec<usize>,
+        done: &mut HashSet<usize>,
+        circles: &mut Vec<Vec<Arc<str>>>,
+    ) {
+        if let Some(start) = path.iter().position(|earlier| *earlier == at) {
+            let along = path.iter().skip(start);
+            let along = along.filter_map(|at| Some(Arc::clone(&self.families.get(*at)?.main)));
+            circles.push(along.collect());
+            return;
+        }
+        let Some(family) = self.families.get(at).filter(|_| done.insert(at)) else {
+            return;
+        };
+        path.push(at);
+        for member in &family.members {
+            if let Some(next) = self.by_main.get(&member.topic) {
+                self.circle_from(*next, path, done, circles);
+            }
+        }
+        path.pop();
+    }
+
     /// Some member's limits hold for its main topic.
     pub fn enforce(&self) -> bool {
         self.families
@@ -152,9 +191,12 @@ impl Families {
 impl Family {
     /// The members that the main topic's limits must allow for.
     pub fn enforced(&self) -> impl Iterator<Item = &Member> {
-        let enforces = self.alignment == Alignment::Enforce;
-        let members = self.members.iter();
-        members.filter(move |member| enforces && member.membership == Membership::Configured)
+        self.members.iter().filter(|member| self.enforces(member))
+    }
+
+    /// The main topic's limits must allow for this member.
+    pub fn enforces(&self, member: &Member) -> bool {
+        self.alignment == Alignment::Enforce && member.membership == Membership::Configured
     }
 }
 
@@ -291,6 +333,7 @@ fn configured(entry: &config::Family, topics: &Sorted<'_>) -> Vec<Family> {
             Alignment::Warn
         },
         absent: absent.get(*main).cloned().unwrap_or_default(),
+        writer_max_bytes: entry.writer_max_request_size.number(),
     };
     let families = roots.map(family);
     families
@@ -359,6 +402,7 @@ fn detect(topics: &Sorted<'_>, found: &mut BTreeMap<Arc<str>, Family>) {
                 members: Vec::new(),
                 alignment: Alignment::Warn,
                 absent: Vec::new(),
+                writer_max_bytes: Some(DEFAULT_MAX_REQUEST_SIZE),
             });
             family.members.push(Member {
                 topic: Arc::clone(topic),
