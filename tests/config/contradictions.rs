@@ -209,7 +209,7 @@ fn a_writer_that_leaves_nothing_or_needs_a_decode_contradicts() {
     refused(
         &never.replace("WRITER", ""),
         &[
-            "F:2: families.members[0].writer_max_request_size: needs compressed batches to be decoded, but \
+            "F:3: families.members[0].writer_max_request_size: needs compressed batches to be decoded, but \
            `inspection.decode` is `never`: write `when_needed`, or `none` here, where the producer of retries and dead \
            letters is known to take enough",
         ],
@@ -220,13 +220,20 @@ fn a_writer_that_leaves_nothing_or_needs_a_decode_contradicts() {
 #[test]
 fn an_acknowledgement_names_a_finding_and_a_reason() {
     refused(
-        "ignore:\n- {finding: override_above_broker}\n- {reason: because}\n- {finding: overide, reason: x}\n",
+        "ignore:\n- {finding: override_above_broker}\n- {reason: because}\n",
         &[
             "F:3: ignore[0].reason: is missing: why it is lived with: whoever reads it next will ask",
             "F:4: ignore[1].finding: is missing: which finding of `check --cluster` is acknowledged, such as \
              `override_above_broker`",
-            "F:5: ignore[2].finding: `overide` is not ",
         ],
+    );
+    let wrong = load("cluster: {bootstrap_servers: [b:1]}\nignore: [{finding: overide, reason: x}]\n");
+    let wrong = wrong.expect_err("no such finding");
+    assert!(
+        wrong.len() == 1
+            && wrong[0].starts_with("F:2: ignore[0].finding: `overide` is not `family_member_too_small`, ")
+            && wrong[0].contains("`override_above_broker`"),
+        "{wrong:?}"
     );
 }
 

@@ -77,7 +77,7 @@ fn values_of_the_wrong_kind_say_what_is_allowed() {
     refused(
         "cluster_tls:\nlistener:\n  tls:\n",
         &[
-            "F:2: cluster_tls: unknown key; keys allowed at the top: cluster, listener, mode, limits, rules, families, \
+            "F:2: cluster_tls: unknown key; keys allowed at the top: cluster, listener, mode, limits, rules, families, ignore, \
              near_limit, memory, inspection, admin, telemetry",
             "F:4: listener.tls: is empty: write a section with keys of its own (cert_file, key_file, client_ca_file), or \
              remove the key",

@@ -6,7 +6,7 @@
 use super::MemberKind;
 
 /// Words that end a relative's name, after a separator.
-const WORDS: [(&str, MemberKind); 15] = [
+const WORDS: [(&str, MemberKind); 14] = [
     ("dlt", MemberKind::DeadLetter),
     ("dlq", MemberKind::DeadLetter),
     ("deadletter", MemberKind::DeadLetter),
@@ -21,7 +21,6 @@ const WORDS: [(&str, MemberKind); 15] = [
     ("parkinglot", MemberKind::DeadLetter),
     ("parking-lot", MemberKind::DeadLetter),
     ("retry", MemberKind::Retry),
-    ("retries", MemberKind::Retry),
 ];
 
 /// Words that begin one, before a separator.
@@ -153,10 +152,10 @@ mod tests {
     use super::*;
 
     /// What the names of Spring, SmallRye, Uber and others have in common.
-    const PATTERN: &str = r"(?i)^((dlq|dlt|retry)[.\-_].*|error\..*|dead-letter-topic-.*|.*[.\-_]+(dlt|dlq|dead[-_.]?letters?|dead[-_.]?letter[-_.]?queue|dead[-_.]letter[-_.]topic|errors?|parking[-_.]?lot|retry|retries)([-_.]v?\d+(ms|s|m|h|d)?(-\d+(ms|s|m|h|d)?)?)?)$";
+    const PATTERN: &str = r"(?i)^((dlq|dlt|retry)[.\-_].*|error\..*|dead-letter-topic-.*|.*[.\-_]+(dlt|dlq|dead[-_.]?letters?|dead[-_.]?letter[-_.]?queue|dead[-_.]letter[-_.]topic|errors?|parking[-_.]?lot|retry)([-_.]v?\d+(ms|s|m|h|d)?(-\d+(ms|s|m|h|d)?)?)?)$";
 
     /// The usual names, the topics they need, and what they say.
-    const NAMES: [(&str, &str, MemberKind); 31] = [
+    const NAMES: [(&str, &str, MemberKind); 30] = [
         ("orders-dlt", "orders", MemberKind::DeadLetter),
         ("orders.DLT", "orders", MemberKind::DeadLetter),
         ("orders-retry", "orders", MemberKind::Retry),
@@ -182,7 +181,6 @@ mod tests {
         ("orders_dead_letters", "orders", MemberKind::DeadLetter),
         ("orders_retry_5m", "orders", MemberKind::Retry),
         ("orders-retry-500ms", "orders", MemberKind::Retry),
-        ("orders-retries", "orders", MemberKind::Retry),
         ("orders-errors", "orders", MemberKind::DeadLetter),
         ("orders-dlq-v2", "orders", MemberKind::DeadLetter),
         ("retry.orders", "orders", MemberKind::Retry),
@@ -267,7 +265,7 @@ mod tests {
                 proptest::prop_assert!(pattern.is_match(&name), "{name}");
             } else if pattern.is_match(&name) {
                 let bare = Regex::new(
-                    r"(?i)^((dlq|dlt|retry)[.\-_]|error\.|dead-letter-topic-|[.\-_]*(dlt|dlq|dead[-_.]?letters?|dead[-_.]?letter[-_.]?queue|dead[-_.]letter[-_.]topic|errors?|parking[-_.]?lot|retry|retries)([-_.]v?\d+(ms|s|m|h|d)?(-\d+(ms|s|m|h|d)?)?)?)$",
+                    r"(?i)^((dlq|dlt|retry)[.\-_]|error\.|dead-letter-topic-|[.\-_]*(dlt|dlq|dead[-_.]?letters?|dead[-_.]?letter[-_.]?queue|dead[-_.]letter[-_.]topic|errors?|parking[-_.]?lot|retry)([-_.]v?\d+(ms|s|m|h|d)?(-\d+(ms|s|m|h|d)?)?)?)$",
                 )?;
                 proptest::prop_assert!(bare.is_match(&name), "{name}");
             }
