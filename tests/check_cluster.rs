@@ -5,7 +5,7 @@ mod support;
 
 use serde_json::Value;
 use support::command::{self, Ran, kafka_tool};
-use support::{Kafka, KafkaOptions};
+use support::{Connection, Kafka, KafkaOptions, Part, Record, Sizegate, batch};
 
 const EXIT_FINE: i32 = 0;
 const EXIT_FINDINGS: i32 = 1;
@@ -265,6 +265,88 @@ fn topics_that_do_not_fit_are_found_and_mended_by_the_commands_given() {
     );
 
     rules_are_compared_with_the_topics_there_are(&kafka);
+    what_others_keep_for_themselves_is_found_by_the_limits_in_force_and_lifted(&kafka);
+}
+
+/// F2: whatever sets the limit, and followed: what was refused is stored.
+fn what_others_keep_for_themselves_is_found_by_the_limits_in_force_and_lifted(kafka: &Kafka) {
+    const KEPT: [&str; 6] = [
+        "_schemas",
+        "connect-offsets",
+        "connect-status",
+        "mm2-offset-syncs.west.internal",
+        "connect-configs",
+        "app-KSTREAM-STORE-0000000001-changelog",
+    ];
+    let created: Vec<_> = KEPT
+        .iter()
+        .take(4)
+        .map(|topic| kafka.create_topic(topic, 1, 1, &[]))
+        .collect();
+    kafka.create_topic("__consumer_offsets", 1, 1, &[]);
+    // Takes no more than what is allowed.
+    kafka.create_topic("app-small-changelog", 1, 1, &[("max.message.bytes", "60000")]);
+    for (limits, setter) in [
+        ("limits: {record_bytes: 64KiB}\n", "limits"),
+        ("limits: {batch_bytes: 64KiB, value_bytes: 60KiB}\n", "limits"),
+        (
+            "rules: [{name: all, topics: ['*'], limits: {estimate_bytes: 64KiB, ratio: 100}}]\n",
+            "rule all",
+        ),
+        (
+            "limits: {uncompressed_bytes: 64KiB}\nrules: [{name: internal, topics: ['*', /_.*/], limits: {headers_bytes: 1KiB}}]\n",
+            "rule internal",
+        ),
+        (
+            "rules: [{name: some, topics: ['*'], clients: {client_ids: ['connect*']}, limits: {record_bytes: 64KiB}}]\n",
+            "rule some",
+        ),
+    ] {
+        let ran = check(kafka, limits, &["--output", "json"]);
+        let found = findings(&ran);
+        for topic in KEPT.iter().chain(&["__consumer_offsets"]) {
+            let finding = only(&found, "internal_topic", topic);
+            assert_eq!(finding["values"][0]["of"], setter, "{finding:#}");
+        }
+        if !limits.contains("ratio") && !limits.contains("headers") {
+            assert!(of(&found, "internal_topic", "app-small-changelog").is_empty());
+        }
+        // All that is said is done: rules before the others.
+        let fixes = found
+            .iter()
+            .filter(|finding| finding["rule"] == "internal_topic")
+            .map(|finding| fix(finding).strip_prefix("As the first of the rules: ").unwrap());
+        // Each of the fixes speaks of its own topics; two need two names.
+        let rules: Vec<String> = fixes
+            .enumerate()
+            .map(|(n, rule)| rule.replacen("{name: internal", &format!("{{name: internal-{n}x"), 1))
+            .collect();
+        let lifted = match limits.split_once("rules: [") {
+            Some((before, after)) => format!("{before}rules: [{}, {after}", rules.join(", ")),
+            None => format!("{limits}rules: [{}]\n", rules.join(", ")),
+        };
+        let ran = check(kafka, &lifted, &["--output", "json"]);
+        let found = findings(&ran);
+        let left: Vec<_> = found
+            .iter()
+            .filter(|finding| finding["rule"] == "internal_topic")
+            .collect();
+        assert!(left.is_empty(), "{lifted}{left:#?}");
+        if setter == "rule some" {
+            continue;
+        }
+        for (yaml, code) in [(limits, 10), (&*lifted, 0)] {
+            let sizegate = Sizegate::start(kafka, yaml);
+            let mut connection = Connection::open(sizegate.bootstrap());
+            for topic in &created {
+                let record = Record::of_random(70_000, 1)
+                    .key("k")
+                    .header("h", vec![b'x'; 2_000]);
+                let sent = connection.produce(8, -1, &[Part::new(topic, batch([record]).build())]);
+                assert_eq!(sent[0].code, code, "{yaml}: {sent:?}");
+            }
+        }
+    }
 }
 
 fn rules_are_compared_with_the_topics_there_are(kafka: &Kafka) {
@@ -337,8 +419,8 @@ fn brokers_that_do_not_fit_are_found() {
     );
     let frame = only(&found, "frame_above_socket", "");
     assert!(
-        fix(frame).starts_with("listener.frame_bytes: 1048576"),
-        "{frame}"
+        fix(frame).starts_with("listener.frame_bytes: 1049612"),
+        "what the brokers are to take, or it would be too small in its turn: {frame}"
     );
     let replica = of(&found, "replica_fetch_below_limit", "");
     assert_eq!(replica.len(), 2, "{replica:#?}");

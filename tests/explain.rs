@@ -398,8 +398,8 @@ fn cases() -> Vec<Case> {
             triage: [Fine, Change, Fine, Fine, Change],
             words: &[
                 "record_bytes of rule \"dead\" for the family's member orders-dlt, less headroom (36,864)",
-                "rule \"dead\" gives record_bytes of 102,400: with headroom it needs record_bytes: 115548 there",
-                "Rule \"dead\" gives orders-dlt record_bytes of 102,400, and this needs 115,548 there",
+                "rule \"dead\" gives record_bytes of 102,400: with headroom it needs record_bytes: 115547 there",
+                "Rule \"dead\" gives orders-dlt record_bytes of 102,400, and this needs 115,547 there",
             ],
         },
         Case {

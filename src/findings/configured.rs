@@ -184,9 +184,11 @@ fn refused(topic: &TopicFacts, policy: &TopicPolicy) -> Vec<Limit> {
 
 /// The same for rules that are for some clients only: whoever keeps the topic may be among them.
 fn for_some_clients<'a>(config: &'a Config, topic: &TopicFacts) -> Vec<(&'a Rule, Vec<Limit>)> {
-    let of_some = config.rules.iter().filter(|rule| rule.clients.is_some());
-    let matching = of_some.filter(|rule| rule.topics.iter().any(|pattern| pattern.matches(&topic.name)));
-    let alone = matching.filter_map(|rule| {
+    let matches = |rule: &&Rule| rule.topics.iter().any(|pattern| pattern.matches(&topic.name));
+    let matching = config.rules.iter().filter(matches);
+    // The first that is for everybody leaves nobody to those behind it.
+    let of_some = matching.take_while(|rule| rule.clients.is_some());
+    let alone = of_some.filter_map(|rule| {
         let config = Config {
             rules: vec![Rule {
                 clients: None,
