@@ -107,7 +107,21 @@ fn topics_that_do_not_fit_are_found_and_mended_by_the_commands_given() {
     // By its name alone.
     create("payments", &[("max.message.bytes", "3000000")]);
     create("payments.DLT", &[]);
-    let config = "families: {members: [{main: orders, retry: ['{main}-retry-*'], dead_letter: [orders-dlt]}]}";
+    let config = "families: {members: [{main: orders, retry: ['{main}-retry-*'], dead_letter: [orders-dlt], \
+                  writer_max_request_size: none}]}";
+    // What the writer of dead letters takes bounds what enters, however it is compressed: that is the warning then.
+    let of_writers = config.replace(", writer_max_request_size: none", "");
+    let found = findings(&check(&kafka, &of_writers, &["--output", "json"]));
+    let writer = only(&found, "family_writer_too_small", "orders-dlt");
+    assert_eq!(writer["severity"], "warning");
+    assert_eq!(
+        value(writer, "orders-dlt", "writer_max_request_size")["value"],
+        1_048_576
+    );
+    assert!(
+        of(&found, "family_uncompressed", "orders-dlt").is_empty(),
+        "{found:#?}"
+    );
     let ran = check(&kafka, config, &["--output", "json"]);
     assert_eq!(ran.code, EXIT_FINDINGS, "{ran:?}");
     let found = findings(&ran);
