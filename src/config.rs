@@ -31,8 +31,8 @@ pub use mistakes::{ConfigErrors, Mistake};
 pub use raw::known_keys;
 pub use reload::{Reload, reload};
 pub(crate) use render::ranges;
-pub(crate) use scalars::{any_size, duration, size, size_text};
 use scalars::Scalar as _;
+pub(crate) use scalars::{any_size, duration, size, size_text};
 pub use topics::MAIN;
 
 use crate::findings::FindingRule;

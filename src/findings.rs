@@ -22,8 +22,8 @@ use serde::Serialize;
 
 pub use commands::{Commands, Resource};
 pub use configured::{Side, side_kind};
-pub use ignored::{Acknowledged, acknowledge};
 pub use facts::{BrokerFacts, ClusterFacts, Setting, SettingSource, Step, TopicFacts, Unseen};
+pub use ignored::{Acknowledged, acknowledge};
 
 use crate::config::Config;
 use crate::policy::{Learned, Limit, Policy, TopicPolicy, labelled};

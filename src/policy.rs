@@ -30,6 +30,4 @@ pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use stuck::{LARGE_BYTES, Reader, StuckWatch};
 pub use violation::{BatchFacts, Limit, MemberLimit, RecordAt, Size, Violation};
 pub(crate) use words::labelled;
-pub use words::{
-    Action, BATCHING_BYTES, Codec, DEFAULT_MAX_REQUEST_SIZE, ErrorCode, Gate, Source,
-};
+pub use words::{Action, BATCHING_BYTES, Codec, DEFAULT_MAX_REQUEST_SIZE, ErrorCode, Gate, Source};

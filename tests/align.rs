@@ -163,14 +163,23 @@ fn a_family_is_planned_aligned_and_found_aligned() {
 
 fn findings(ran: &Ran) -> Vec<(String, Vec<String>)> {
     let json = ran.json();
-    let findings = json["findings"].as_array().unwrap_or_else(|| panic!("{ran:?}"));
+    let findings = json["findings"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{ran:?}"));
     let topics = |finding: &Value| {
         let topics = finding["topics"].as_array().unwrap().iter();
-        topics.map(|topic| topic.as_str().unwrap().to_owned()).collect()
+        topics
+            .map(|topic| topic.as_str().unwrap().to_owned())
+            .collect()
     };
     findings
         .iter()
-        .map(|finding| (finding["rule"].as_str().unwrap().to_owned(), topics(finding)))
+        .map(|finding| {
+            (
+                finding["rule"].as_str().unwrap().to_owned(),
+                topics(finding),
+            )
+        })
         .collect()
 }
 
@@ -195,16 +204,22 @@ fn what_is_aligned_is_not_found_again_and_what_is_left_can_be_acknowledged(kafka
     let of_writer = json["findings"].as_array().unwrap().iter().find(|finding| {
         finding["rule"] == "family_writer_too_small" && finding["topics"][0] == "orders-dlt"
     });
-    let fix = of_writer.unwrap_or_else(|| panic!("{json:#}"))["fix"].as_str().unwrap();
+    let fix = of_writer.unwrap_or_else(|| panic!("{json:#}"))["fix"]
+        .as_str()
+        .unwrap();
     assert!(
-        fix.starts_with(&format!("writer_max_request_size: {needed} (or none) in the family of orders")),
+        fix.starts_with(&format!(
+            "writer_max_request_size: {needed} (or none) in the family of orders"
+        )),
         "{fix}"
     );
     let known = yaml(&format!(", writer_max_request_size: {needed}"), "");
     let left = findings(&check(&known, &["--output", "json"]));
     let of = |rule: &str| {
         let topics = left.iter().filter(|(found, _)| found == rule);
-        topics.flat_map(|(_, topics)| topics.clone()).collect::<Vec<_>>()
+        topics
+            .flat_map(|(_, topics)| topics.clone())
+            .collect::<Vec<_>>()
     };
     for gone in ["family_member_too_small", "family_writer_too_small"] {
         assert!(of(gone).is_empty(), "{gone}: {left:?}");
@@ -236,7 +251,8 @@ fn what_is_aligned_is_not_found_again_and_what_is_left_can_be_acknowledged(kafka
     let ran = check(&known, &words(&acknowledge(&|_| true)));
     assert_eq!(ran.code, FINE, "{ran:?}");
     assert!(
-        ran.out.contains("ignored override_above_broker  orders\n  reason --ignore\n")
+        ran.out
+            .contains("ignored override_above_broker  orders\n  reason --ignore\n")
             && ran.out.trim_end().ends_with(" ignored."),
         "{}",
         ran.out
@@ -258,12 +274,21 @@ fn what_is_aligned_is_not_found_again_and_what_is_left_can_be_acknowledged(kafka
     );
     let ran = check(&format!("{known}{entries}"), &["--output", "json"]);
     let json = ran.json();
-    assert_eq!((ran.code, &json["ok"], &json["findings"]), (FINE, &json!(true), &json!([])));
-    assert_eq!(json["ignored"].as_array().unwrap().len(), left.len(), "{json:#}");
+    assert_eq!(
+        (ran.code, &json["ok"], &json["findings"]),
+        (FINE, &json!(true), &json!([]))
+    );
+    assert_eq!(
+        json["ignored"].as_array().unwrap().len(),
+        left.len(),
+        "{json:#}"
+    );
     assert_eq!(json["ignored"][0]["reason"], "it is meant so");
     assert_eq!(
         json["advice"],
-        json!(["ignore: there is no family_circle of orders to acknowledge any more (once): remove it"])
+        json!([
+            "ignore: there is no family_circle of orders to acknowledge any more (once): remove it"
+        ])
     );
     let wrong = check(&known, &["--ignore", "override"]);
     assert_eq!(wrong.code, 64, "{wrong:?}");
@@ -313,14 +338,20 @@ fn families_in_a_circle_are_a_mistake_where_topics_close_it(kafka: &Kafka) {
     for _ in 0..2 {
         let ran = align(kafka, families, &["--apply"]);
         assert_eq!(ran.code, 64, "{ran:?}");
-        assert!(ran.err.contains("in a circle") && ran.err.contains("circle-a1, circle-b1"), "{ran:?}");
+        assert!(
+            ran.err.contains("in a circle") && ran.err.contains("circle-a1, circle-b1"),
+            "{ran:?}"
+        );
     }
     let yaml = format!(
         "cluster: {{bootstrap_servers: ['{}']}}\nfamilies: {families}\n",
         kafka.bootstrap()
     );
     let ran = command::sizegate(&["check", "--cluster", "--output", "json"], &yaml);
-    let circle = ("family_circle".to_owned(), vec!["circle-a1".to_owned(), "circle-b1".to_owned()]);
+    let circle = (
+        "family_circle".to_owned(),
+        vec!["circle-a1".to_owned(), "circle-b1".to_owned()],
+    );
     assert!(findings(&ran).contains(&circle), "{ran:?}");
     for topic in ["circle-a1", "circle-b1"] {
         kafka.delete_topic(topic);
@@ -335,11 +366,20 @@ fn the_command_that_explain_prints_aligns(kafka: &Kafka) {
     let dir = dir.path().join("it's a folder");
     std::fs::create_dir(&dir).unwrap();
     let file = dir.join("size gate.yaml");
-    let minimal = format!("cluster: {{bootstrap_servers: ['{}']}}\n", kafka.bootstrap());
+    let minimal = format!(
+        "cluster: {{bootstrap_servers: ['{}']}}\n",
+        kafka.bootstrap()
+    );
     std::fs::write(&file, &minimal).unwrap();
     let explain = |arguments: &[&str]| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_sizegate"))
-            .args(["explain", "bills", "--value-bytes=3900000", "--max-request-size=10000000", "--output=json"])
+            .args([
+                "explain",
+                "bills",
+                "--value-bytes=3900000",
+                "--max-request-size=10000000",
+                "--output=json",
+            ])
             .args(arguments)
             .output()
             .unwrap();
@@ -347,12 +387,21 @@ fn the_command_that_explain_prints_aligns(kafka: &Kafka) {
         found["remedy"][4].clone()
     };
     let paste = |line: &str| {
-        let script = format!("sizegate() {{ '{}' \"$@\"; }}\n{line}\n", env!("CARGO_BIN_EXE_sizegate"));
-        let output = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+        let script = format!(
+            "sizegate() {{ '{}' \"$@\"; }}\n{line}\n",
+            env!("CARGO_BIN_EXE_sizegate")
+        );
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script])
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{line}: {output:?}");
     };
     let taken = |bytes: &str| {
-        kafka.alter_topic_config("bills_dead_letter_queue", &[("max.message.bytes", Some(bytes))]);
+        kafka.alter_topic_config(
+            "bills_dead_letter_queue",
+            &[("max.message.bytes", Some(bytes))],
+        );
     };
     let servers = kafka.bootstrap();
     for arguments in [

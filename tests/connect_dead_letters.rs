@@ -160,18 +160,24 @@ fn connect_drops_no_dead_letter_that_its_own_producer_would_refuse() {
     let large = send(&through, &raised.main, "1048516,100");
     assert!(large.iter().all(|line| line["ok"] == true), "{large:?}");
 
-    eventually(PATIENCE, "all that was taken is among the dead letters", || {
-        (arrived(&kept) == 2 && arrived(&raised) == 2).then_some(())
-    });
+    eventually(
+        PATIENCE,
+        "all that was taken is among the dead letters",
+        || (arrived(&kept) == 2 && arrived(&raised) == 2).then_some(()),
+    );
     // Where nobody keeps it, the small one arrives and the large one is gone: this is what the others are spared.
     eventually(PATIENCE, "the small one behind it", || {
         (arrived(&watched) >= 1).then_some(())
     });
-    eventually(PATIENCE, "Connect says so in its log, and nowhere else", || {
-        let said = running.last_words();
-        let log = std::fs::read_to_string(dir.join("stderr")).unwrap_or_default();
-        (said.contains("RecordTooLargeException") || log.contains("RecordTooLargeException"))
-            .then_some(())
-    });
+    eventually(
+        PATIENCE,
+        "Connect says so in its log, and nowhere else",
+        || {
+            let said = running.last_words();
+            let log = std::fs::read_to_string(dir.join("stderr")).unwrap_or_default();
+            (said.contains("RecordTooLargeException") || log.contains("RecordTooLargeException"))
+                .then_some(())
+        },
+    );
     assert_eq!(arrived(&watched), 1);
 }

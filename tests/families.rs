@@ -261,7 +261,8 @@ fn a_member_raised_at_the_broker_is_no_reason_to_refuse_a_second_later() {
 
 /// The producer that writes dead letters has a `max.request.size` of its own, which no topic's limit changes.
 #[test]
-fn what_the_writer_of_dead_letters_would_refuse_is_refused_at_the_main_topic_until_it_is_known_to_take_it() {
+fn what_the_writer_of_dead_letters_would_refuse_is_refused_at_the_main_topic_until_it_is_known_to_take_it()
+ {
     let kafka = Kafka::shared(KAFKA_VERSIONS[1]);
     let Pair { main, dlt } = Pair::new(kafka, "2000000");
     // Null key, no headers: an estimate of 87 bytes more than the value.
@@ -286,12 +287,7 @@ fn what_the_writer_of_dead_letters_would_refuse_is_refused_at_the_main_topic_unt
     let mut connection = Connection::open(sizegate.bootstrap());
     for version in [8, 13] {
         for (value_bytes, code) in [(most - 1, 0), (most, 0), (most + 1, 10)] {
-            let answer = send(
-                &mut connection,
-                version,
-                &main,
-                record(value_bytes).build(),
-            );
+            let answer = send(&mut connection, version, &main, record(value_bytes).build());
             assert_eq!(answer.code, code, "{value_bytes}: {answer:?}");
             // Compressed to next to nothing, it is the same record for whoever writes its dead letter.
             let answer = send(&mut connection, version, &main, zeros(value_bytes));
@@ -306,7 +302,9 @@ fn what_the_writer_of_dead_letters_would_refuse_is_refused_at_the_main_topic_unt
                 assert!(
                     text.contains(&told)
                         && text.contains("raise max.request.size in the producer that writes")
-                        && text.contains("gate=estimate size_bytes=983041 limit_bytes=983040 source=family"),
+                        && text.contains(
+                            "gate=estimate size_bytes=983041 limit_bytes=983040 source=family"
+                        ),
                     "{text}"
                 );
             }

@@ -90,7 +90,11 @@ fn a_file_of_measurements_becomes_rules_that_check_accepts() {
         histogram("record_bytes", "quiet", &[(512, 7)]),
         histogram("record_bytes", "_other", &[(512, 70_000)]),
         histogram("record_bytes", "app-store-changelog", &[(512, 1_000)]),
-        histogram("record_bytes", "mm2-offset-syncs.west.internal", &[(512, 1_000)]),
+        histogram(
+            "record_bytes",
+            "mm2-offset-syncs.west.internal",
+            &[(512, 1_000)],
+        ),
         histogram("record_bytes", "connect-offsets", &[(512, 7)]),
     ];
     let from = written(dir.path(), &text.concat());

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::{ConfigArgs, FINE, USAGE, print, print_mistakes, row, table};
 use crate::config::{
-    self, Advertise, Clients, Config, ConfigErrors, Family, Ignore, Limits, NamePattern, Rule, TopicPattern,
-    size_text,
+    self, Advertise, Clients, Config, ConfigErrors, Family, Ignore, Limits, NamePattern, Rule,
+    TopicPattern, size_text,
 };
 
 /// Where [`rule_row`] says which clients a rule is for.

@@ -162,7 +162,11 @@ fn relatives(config: &Config, topics: &[Arc<str>], topic: &str) -> Vec<String> {
     names.extend(mains.map(|family| family.main.to_string()));
     let mut open: Vec<String> = names.iter().cloned().collect();
     while let Some(main) = open.pop() {
-        for member in families.of_main(&main).iter().flat_map(|family| &family.members) {
+        for member in families
+            .of_main(&main)
+            .iter()
+            .flat_map(|family| &family.members)
+        {
             if names.insert(member.topic.to_string()) {
                 open.push(member.topic.to_string());
             }

@@ -127,7 +127,9 @@ fn yaml(
 ) -> String {
     let mut out = String::new();
     let passes = match args.keep {
-        Keep::All => "each limit lets everything pass that was measured, with room to spare, rounded up",
+        Keep::All => {
+            "each limit lets everything pass that was measured, with room to spare, rounded up"
+        }
         Keep::P999 => "each limit is p99.9 of what was measured and a margin, rounded up",
     };
     line(

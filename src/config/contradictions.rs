@@ -327,7 +327,11 @@ fn circles(config: &Config, report: &mut Report) {
     let mains: Vec<Arc<str>> = names.iter().cloned().collect();
     for pattern in patterns {
         if pattern.contains(MAIN) {
-            names.extend(mains.iter().map(|main| Arc::from(pattern.replace(MAIN, main))));
+            names.extend(
+                mains
+                    .iter()
+                    .map(|main| Arc::from(pattern.replace(MAIN, main))),
+            );
         } else {
             names.insert(Arc::from(pattern));
         }
@@ -335,7 +339,11 @@ fn circles(config: &Config, report: &mut Report) {
     for circle in Families::among(&config.families, &names).circles() {
         let at = members().position(|family| circle.iter().any(|topic| family.main.matches(topic)));
         let path = format!("families.members[{}]", at.unwrap_or(0));
-        let along: Vec<&str> = circle.iter().chain(circle.first()).map(|topic| &**topic).collect();
+        let along: Vec<&str> = circle
+            .iter()
+            .chain(circle.first())
+            .map(|topic| &**topic)
+            .collect();
         let text = format!(
             "is a circle: of {} each has the next among its retry and dead-letter topics, and would have to take less \
              than it; say which is the main topic",

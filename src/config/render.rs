@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::scalars::{size_text, time_text};
 use super::{
-    Advertise, BatchLimit, ClientTls, Clients, Cluster, Config, Families, Family, Identity,
-    Ignore, InsideLimit, Limits, Listener, NamePattern, Rule, ServerTls, TopicPattern,
+    Advertise, BatchLimit, ClientTls, Clients, Cluster, Config, Families, Family, Identity, Ignore,
+    InsideLimit, Limits, Listener, NamePattern, Rule, ServerTls, TopicPattern,
 };
 
 /// Stands where a secret would.

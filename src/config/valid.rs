@@ -17,7 +17,8 @@ use super::scalars::{Alignment, Count, HostName, Interval, OrNone, Share, Size};
 use super::topics::MemberPattern;
 use super::{
     Advertise, BatchLimit, Clients, Cluster, Config, Decode, Families, Family, Ignore, InsideLimit,
-    Limits, Listener, LogFormat, LogLevel, Mode, NamePattern, Origin, Rule, Telemetry, TopicPattern,
+    Limits, Listener, LogFormat, LogLevel, Mode, NamePattern, Origin, Rule, Telemetry,
+    TopicPattern,
 };
 use crate::findings::FindingRule;
 use crate::policy::{Action, DEFAULT_MAX_REQUEST_SIZE, ErrorCode};

@@ -7,7 +7,9 @@ use serde::Serialize;
 use super::{Ground, Question};
 use crate::config::InsideLimit;
 use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting, SettingSource, TopicFacts};
-use crate::policy::{Gate, LIMITS, Learned, Limit, MemberLimit, Source, TopicPolicy, grouped, labelled};
+use crate::policy::{
+    Gate, LIMITS, Learned, Limit, MemberLimit, Source, TopicPolicy, grouped, labelled,
+};
 
 labelled! {
     /// What part a number plays for a limit.
@@ -159,7 +161,9 @@ fn set_by(limit: &Limit) -> String {
                 format!("{key} of rule \"{rule}\" for the family's member {name}, less headroom")
             }
             Some(MemberLimit::Writer) => {
-                format!("max.request.size of the producer that writes the family's member {name}, less headroom")
+                format!(
+                    "max.request.size of the producer that writes the family's member {name}, less headroom"
+                )
             }
             None => format!("the family's member {name}, less headroom"),
         },

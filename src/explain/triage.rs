@@ -243,7 +243,9 @@ impl Triage<'_> {
         let mut text = format!("The limit is sizegate's: {}.", what.join("; "));
         let mut command = None;
         if first.source == Some(Source::Family) {
-            let kept = set.iter().filter(|limit| limit.source == Some(Source::Family));
+            let kept = set
+                .iter()
+                .filter(|limit| limit.source == Some(Source::Family));
             for limit in kept.filter_map(|gate| self.in_force(gate.gate)) {
                 let (part, align) = self.kept_for(limit);
                 text.push_str(&part);
@@ -414,10 +416,10 @@ impl Triage<'_> {
             return advice(STEP, State::Fine, text, None);
         }
         let is_small = |fit: &&Fit| fit.is_small.is_some();
-        let command = fits
-            .iter()
-            .any(|fit| is_small(&fit))
-            .then(|| self.commands.align(fits.iter().filter(is_small).any(|fit| fit.is_detected)));
+        let command = fits.iter().any(|fit| is_small(&fit)).then(|| {
+            self.commands
+                .align(fits.iter().filter(is_small).any(|fit| fit.is_detected))
+        });
         let state = if is_change {
             State::Change
         } else {
@@ -442,7 +444,9 @@ impl Triage<'_> {
         let own = grouped(limit.value.saturating_add(limit.headroom_bytes));
         match &limit.member_limit {
             None => (
-                format!(" It is kept for the retry or dead-letter topic {member}: raise that topic's limit."),
+                format!(
+                    " It is kept for the retry or dead-letter topic {member}: raise that topic's limit."
+                ),
                 Some(self.commands.align(false)),
             ),
             Some(MemberLimit::Rule(rule)) => {
@@ -492,9 +496,13 @@ impl Triage<'_> {
             )
         }));
         let unpacked = record.uncompressed_bytes.saturating_add(headroom);
-        let grows = taken.filter(|taken| record.is_compressed && *taken >= travels && *taken < unpacked);
+        let grows =
+            taken.filter(|taken| record.is_compressed && *taken >= travels && *taken < unpacked);
         let estimate = record.estimate_bytes.saturating_add(headroom);
-        let writer = reach.family.writer_max_bytes.filter(|writer| *writer < estimate);
+        let writer = reach
+            .family
+            .writer_max_bytes
+            .filter(|writer| *writer < estimate);
         let depends = [
             grows.map(|taken| {
                 format!(

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::topics::small_batches_hurt;
-use super::{
-    Comparison, Finding, FindingRule, MAX_MESSAGE_BYTES, Severity, TopicFacts, Value,
-};
+use super::{Comparison, Finding, FindingRule, MAX_MESSAGE_BYTES, Severity, TopicFacts, Value};
 use crate::config::{BatchLimit, Config, Limits, Rule, TopicPattern};
 use crate::policy::{Action, BATCHING_BYTES, Gate, LIMITS, Limit, Policy, TopicPolicy};
 
@@ -140,7 +138,8 @@ fn internal(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
         let over = refused(topic, &policy);
         if !over.is_empty() {
             let setter = comparison.policy.rule_for(&topic.name);
-            let setter = setter.map_or_else(|| LIMITS.to_owned(), |rule| format!("rule {}", rule.name));
+            let setter =
+                setter.map_or_else(|| LIMITS.to_owned(), |rule| format!("rule {}", rule.name));
             hit.entry((setter, side)).or_default().push((topic, over));
         }
         for (rule, over) in for_some_clients(comparison.config, topic) {
@@ -153,10 +152,18 @@ fn internal(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
         for (topic, over) in &hit {
             values.extend(over.iter().map(|limit| Value::limit(&*topic.name, limit)));
             let taken = topic.max_message_bytes.as_ref();
-            values.extend(taken.map(|taken| Value::setting(&*topic.name, MAX_MESSAGE_BYTES, taken)));
+            values
+                .extend(taken.map(|taken| Value::setting(&*topic.name, MAX_MESSAGE_BYTES, taken)));
         }
-        let gates: BTreeSet<Gate> = hit.iter().flat_map(|(_, over)| over).map(|limit| limit.gate).collect();
-        let topics: Vec<String> = hit.iter().map(|(topic, _)| topic.name.to_string()).collect();
+        let gates: BTreeSet<Gate> = hit
+            .iter()
+            .flat_map(|(_, over)| over)
+            .map(|limit| limit.gate)
+            .collect();
+        let topics: Vec<String> = hit
+            .iter()
+            .map(|(topic, _)| topic.name.to_string())
+            .collect();
         found.push(Finding {
             severity: Severity::Warning,
             rule: FindingRule::InternalTopic,
@@ -175,16 +182,19 @@ fn refused(topic: &TopicFacts, policy: &TopicPolicy) -> Vec<Limit> {
         return Vec::new();
     }
     let taken = topic.batch_limit().map(|(bytes, _)| bytes);
-    let is_below = |limit: &&Limit| {
-        limit.gate == Gate::Ratio || taken.is_none_or(|taken| limit.value < taken)
-    };
+    let is_below =
+        |limit: &&Limit| limit.gate == Gate::Ratio || taken.is_none_or(|taken| limit.value < taken);
     let configured = policy.batch.iter().chain(policy.inside_limits());
     configured.filter(is_below).cloned().collect()
 }
 
 /// The same for rules that are for some clients only: whoever keeps the topic may be among them.
 fn for_some_clients<'a>(config: &'a Config, topic: &TopicFacts) -> Vec<(&'a Rule, Vec<Limit>)> {
-    let matches = |rule: &&Rule| rule.topics.iter().any(|pattern| pattern.matches(&topic.name));
+    let matches = |rule: &&Rule| {
+        rule.topics
+            .iter()
+            .any(|pattern| pattern.matches(&topic.name))
+    };
     let matching = config.rules.iter().filter(matches);
     // The first that is for everybody leaves nobody to those behind it.
     let of_some = matching.take_while(|rule| rule.clients.is_some());
@@ -207,9 +217,12 @@ fn lifted(config: &Config, topics: &[String], gates: &BTreeSet<Gate>) -> String 
     let by_default = config.limits.inside().map(|(gate, _)| gate);
     let gates: BTreeSet<Gate> = by_default.chain(gates.iter().copied()).collect();
     let inside = gates.iter().filter(|gate| **gate != Gate::Batch);
-    let none: String = inside.map(|gate| format!(", {}: none", gate.limit_key())).collect();
+    let none: String = inside
+        .map(|gate| format!(", {}: none", gate.limit_key()))
+        .collect();
     let is_taken = |name: &String| config.rules.iter().any(|rule| rule.name == *name);
-    let mut names = std::iter::once("internal".to_owned()).chain((2_u64..).map(|n| format!("internal-{n}")));
+    let mut names =
+        std::iter::once("internal".to_owned()).chain((2_u64..).map(|n| format!("internal-{n}")));
     let name = names.find(|name| !is_taken(name)).unwrap_or_default();
     format!(
         "As the first of the rules: {{name: {name}, topics: [{}], limits: {{batch_bytes: none{none}}}}}",

@@ -6,7 +6,9 @@ use super::{
     Value,
 };
 use crate::cluster::CompressionType;
-use crate::policy::families::{Alignment, Family, Gap, Holder, Member, MemberKind, Membership, gaps};
+use crate::policy::families::{
+    Alignment, Family, Gap, Holder, Member, MemberKind, Membership, gaps,
+};
 use crate::policy::{Codec, DEFAULT_MAX_REQUEST_SIZE, Gate, LIMITS, Limit, Source, grouped};
 
 pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
@@ -100,16 +102,24 @@ fn writer_too_small(
         .map(|limit| Value::limit(&**main, limit))
         .collect();
     values.extend([
-        Value::new(&**topic, "writer_max_request_size", gap.member_bytes, source),
+        Value::new(
+            &**topic,
+            "writer_max_request_size",
+            gap.member_bytes,
+            source,
+        ),
         Value::new("families", "headroom", gap.headroom_bytes, "config"),
     ]);
     let fate = if family.enforces(member) {
         format!("sizegate keeps records of {main} down to what that leaves.")
     } else {
-        "Spring then redelivers the record without end and blocks its partition; Connect drops it.".to_owned()
+        "Spring then redelivers the record without end and blocks its partition; Connect drops it."
+            .to_owned()
     };
     let entry = if member.membership == Membership::Configured {
-        format!("writer_max_request_size: {needed} (or none) in the family of {main} in families.members")
+        format!(
+            "writer_max_request_size: {needed} (or none) in the family of {main} in families.members"
+        )
     } else {
         let key = match member.kind {
             MemberKind::Retry => "retry",

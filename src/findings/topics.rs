@@ -216,6 +216,9 @@ fn small_limit(
     } else {
         MAX_MESSAGE_BYTES
     };
+    // A retry or dead-letter topic may need more, which is found beside this.
+    let by_families = comparison.needed_by_families(&topic.name).unwrap_or(0);
+    let enough = by_families.max(BATCHING_LIMIT);
     found.push(Finding {
         severity: Severity::Warning,
         rule: FindingRule::SmallBatchLimit,
@@ -224,7 +227,7 @@ fn small_limit(
         why: small_batches_hurt(),
         fix: comparison
             .commands()
-            .set_topic(&topic.name, &[(key, BATCHING_LIMIT)]),
+            .set_topic(&topic.name, &[(key, enough)]),
         also: Some(format!(
             "and record_bytes: {} in a rule for the topic",
             limit.value

@@ -144,7 +144,11 @@ fn families_in_a_circle_are_refused_as_far_as_names_tell() {
         )
     };
     for (members, at, along) in [
-        ("{main: a, retry: [b]}, {main: b, dead_letter: [a]}", 0, "a, b, a"),
+        (
+            "{main: a, retry: [b]}, {main: b, dead_letter: [a]}",
+            0,
+            "a, b, a",
+        ),
         (
             "{main: x, retry: [y]}, {main: a, retry: [b]}, {main: b, retry: [c]}, {main: c, retry: ['a']}",
             1,
@@ -172,12 +176,16 @@ fn families_in_a_circle_are_refused_as_far_as_names_tell() {
             &[&format!("F:2: families.members[{at}].main: {}", of(along))],
         );
     }
-    with("families: {members: [{main: a, retry: [b]}, {main: b, retry: [c]}, {main: c, dead_letter: [d]}]}");
+    with(
+        "families: {members: [{main: a, retry: [b]}, {main: b, retry: [c]}, {main: c, dead_letter: [d]}]}",
+    );
 }
 
 #[test]
 fn a_writer_that_leaves_nothing_or_needs_a_decode_contradicts() {
-    let family = |more: &str| format!("families: {{headroom: 2MiB, members: [{{main: a, dead_letter: [b]{more}}}]}}");
+    let family = |more: &str| {
+        format!("families: {{headroom: 2MiB, members: [{{main: a, dead_letter: [b]{more}}}]}}")
+    };
     let nothing = |writer: &str| {
         format!(
             "`{writer}` leaves nothing for `a` once families.headroom (2MiB) is taken off: what does the producer take that \
@@ -205,7 +213,8 @@ fn a_writer_that_leaves_nothing_or_needs_a_decode_contradicts() {
     ] {
         with(&family(more));
     }
-    let never = "families: {members: [{main: a, dead_letter: [b]WRITER}]}\ninspection: {decode: never}\n";
+    let never =
+        "families: {members: [{main: a, dead_letter: [b]WRITER}]}\ninspection: {decode: never}\n";
     refused(
         &never.replace("WRITER", ""),
         &[
@@ -227,11 +236,14 @@ fn an_acknowledgement_names_a_finding_and_a_reason() {
              `override_above_broker`",
         ],
     );
-    let wrong = load("cluster: {bootstrap_servers: [b:1]}\nignore: [{finding: overide, reason: x}]\n");
+    let wrong =
+        load("cluster: {bootstrap_servers: [b:1]}\nignore: [{finding: overide, reason: x}]\n");
     let wrong = wrong.expect_err("no such finding");
     assert!(
         wrong.len() == 1
-            && wrong[0].starts_with("F:2: ignore[0].finding: `overide` is not `family_member_too_small`, ")
+            && wrong[0].starts_with(
+                "F:2: ignore[0].finding: `overide` is not `family_member_too_small`, "
+            )
             && wrong[0].contains("`override_above_broker`"),
         "{wrong:?}"
     );

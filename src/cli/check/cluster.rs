@@ -143,7 +143,11 @@ fn text(
     }
     for Acknowledged { finding, reason } in ignored {
         let topics = finding.topics.join(" ");
-        let _ = writeln!(text, "ignored {}  {topics}\n  reason {reason}\n", finding.rule);
+        let _ = writeln!(
+            text,
+            "ignored {}  {topics}\n  reason {reason}\n",
+            finding.rule
+        );
     }
     for advice in advice(config, ignored) {
         let _ = writeln!(text, "advice: {advice}\n");

@@ -10,8 +10,8 @@ use super::{Family, Member};
 use crate::batch::{ESTIMATE_OVERHEAD_BYTES, varint_bytes};
 use crate::policy::clients::ClientRules;
 use crate::policy::{
-    Action, Gate, Learned, Limit, MemberBound, MemberLimit, Policy, Source, TopicPolicy,
-    LIMITS, labelled,
+    Action, Gate, LIMITS, Learned, Limit, MemberBound, MemberLimit, Policy, Source, TopicPolicy,
+    labelled,
 };
 
 /// A batch's header.
@@ -116,7 +116,9 @@ fn estimate_of(record_bytes: u64) -> u64 {
     let length_of = |body: u64| varint_bytes(u32::try_from(body).unwrap_or(u32::MAX));
     let fits = |length: &u64| length_of(record_bytes.saturating_sub(*length)) <= *length;
     let length = (1..=5).find(fits).unwrap_or(5);
-    let content = record_bytes.saturating_sub(length).saturating_sub(LEAST_OVERHEAD_BYTES);
+    let content = record_bytes
+        .saturating_sub(length)
+        .saturating_sub(LEAST_OVERHEAD_BYTES);
     content.saturating_add(ESTIMATE_OVERHEAD_BYTES)
 }
 
@@ -215,7 +217,13 @@ impl Policy {
             // Whoever writes it refuses by itself, whatever the topic takes.
             if let Some(bytes) = family.writer_max_bytes {
                 let limit = (Gate::Estimate, bytes);
-                lower(&mut limits, limit, member, MemberLimit::Writer, headroom_bytes);
+                lower(
+                    &mut limits,
+                    limit,
+                    member,
+                    MemberLimit::Writer,
+                    headroom_bytes,
+                );
             }
             // Whatever is configured for a member, its broker applies the topic's own limit.
             bounds.push(MemberBound {

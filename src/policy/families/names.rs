@@ -126,7 +126,9 @@ fn without_count(name: &str) -> Option<&str> {
     const UNITS: [&str; 5] = ["ms", "s", "m", "h", "d"];
     let timed = UNITS.iter().find_map(|unit| name.strip_suffix(unit));
     let is_digit = |c: char| c.is_ascii_digit();
-    let counted = timed.filter(|rest| rest.ends_with(is_digit)).unwrap_or(name);
+    let counted = timed
+        .filter(|rest| rest.ends_with(is_digit))
+        .unwrap_or(name);
     let rest = counted.trim_end_matches(is_digit);
     if rest.len() == counted.len() {
         return None;

@@ -438,8 +438,16 @@ fn the_writer_of_a_member_bounds_its_main_topic_until_it_is_known_to_take_more()
         assert_eq!(estimate(&with(more), "orders"), expected, "{more}");
     }
     let detected = with("");
-    assert_eq!(estimate(&detected, "payments"), None, "detected: it only warns");
-    assert_eq!(estimate(&detected, "orders-dlt"), None, "the member itself is free");
+    assert_eq!(
+        estimate(&detected, "payments"),
+        None,
+        "detected: it only warns"
+    );
+    assert_eq!(
+        estimate(&detected, "orders-dlt"),
+        None,
+        "the member itself is free"
+    );
     // But that is said: whatever the topics take, the writer takes less.
     let large = |_: &str| Some(Learned::own((10_000_000, Source::Topic)));
     let missing = |policy: &Policy, main: &str, member: &str| {
