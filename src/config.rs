@@ -9,6 +9,7 @@
 mod advice;
 mod clients;
 mod contradictions;
+mod ignore;
 mod layers;
 mod mistakes;
 mod raw;
@@ -26,16 +27,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use clients::{Clients, NamePattern};
+pub use ignore::Ignore;
+pub(crate) use ignore::ignore;
 pub use layers::{ENV_PREFIX, Env, Overrides, process_env};
 pub use mistakes::{ConfigErrors, Mistake};
 pub use raw::known_keys;
 pub use reload::{Reload, reload};
 pub(crate) use render::ranges;
-use scalars::Scalar as _;
 pub(crate) use scalars::{any_size, duration, size, size_text};
 pub use topics::MAIN;
 
-use crate::findings::FindingRule;
 use crate::policy::{Action, ErrorCode, Gate, labelled};
 
 /// Reads the configuration: defaults, under the file at `path` (if any), under the environment
@@ -63,28 +64,6 @@ pub fn load(path: Option<&Path>, overrides: &Overrides, env: &Env) -> Result<Con
     } else {
         Err(report.into_errors())
     }
-}
-
-/// What `check --ignore` says: a finding, and after a colon perhaps a topic.
-///
-/// # Errors
-/// What is allowed.
-pub(crate) fn ignore(text: &str) -> Result<Ignore, String> {
-    let (finding, topic) = match text.split_once(':') {
-        Some((finding, topic)) => (finding, Some(topic)),
-        None => (text, None),
-    };
-    let known = FindingRule::from_label(finding);
-    Ok(Ignore {
-        finding: known.ok_or_else(|| format!("it is not {}", FindingRule::allowed()))?,
-        topic: topic
-            .map(|topic| {
-                let why = |_| format!("`{topic}` is not {}", TopicPattern::allowed());
-                TopicPattern::read(topic).map_err(why)
-            })
-            .transpose()?,
-        reason: "--ignore".to_owned(),
-    })
 }
 
 /// Everything one process runs with.
@@ -131,17 +110,6 @@ impl PartialEq for Origin {
     fn eq(&self, _: &Self) -> bool {
         true
     }
-}
-
-/// A finding that is acknowledged.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ignore {
-    /// Which.
-    pub finding: FindingRule,
-    /// About which topics; `None`: whatever it is about.
-    pub topic: Option<TopicPattern>,
-    /// Why it is lived with.
-    pub reason: String,
 }
 
 /// The Kafka cluster behind the proxy.

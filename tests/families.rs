@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sizegate::policy::Codec;
 use support::{
     Answer, Connection, KAFKA_VERSIONS, Kafka, Part, Record, Sizegate, Topic, batch,
-    batch_of_bytes, eventually, unique,
+    batch_of_bytes, command, eventually, unique,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -361,6 +361,53 @@ fn a_members_own_rule_is_named_at_its_main_topic() {
         said.contains("larger batch_bytes in rule \"dead\"") && !said.contains("align"),
         "{said}"
     );
+    drop(sizegate);
+
+    // What `explain` says it takes is enough, there and here.
+    let rule = |record_bytes: &str| {
+        format!(
+            "rules: [{{name: dead, topics: [{}], limits: {{record_bytes: {record_bytes}}}}}]\n{}",
+            dlt.name,
+            config(&main.name, "")
+        )
+    };
+    let servers = format!(
+        "cluster: {{bootstrap_servers: ['{}']}}\n",
+        kafka.bootstrap()
+    );
+    let explained = command::sizegate(
+        &[
+            "explain",
+            &main.name,
+            "--value-bytes=50000",
+            "--output=json",
+        ],
+        &format!("{servers}{}", rule("100KiB")),
+    );
+    let text = explained.json()["remedy"][1]["text"].clone();
+    let (_, needed) = text
+        .as_str()
+        .unwrap()
+        .split_once("it needs record_bytes: ")
+        .unwrap();
+    let needed = needed.split(' ').next().unwrap();
+    assert_eq!(needed.parse(), Ok(50_011 + HEADROOM), "{text}");
+    let sizegate = Sizegate::start(kafka, &rule(needed));
+    known(&sizegate, &main.name, &dlt.name);
+    let mut connection = Connection::open(sizegate.bootstrap());
+    let record = || Record::of_random(50_000, 5);
+    let sent = |record: Record| batch([record]).base_timestamp(time()).build();
+    let answer = send(&mut connection, 13, &main, sent(record()));
+    assert_eq!(answer.code, 0, "{answer:?}");
+    // Its dead letter, with all of its headroom: the header's name and lengths count too.
+    let header = vec![b'x'; HEADROOM - 5];
+    let answer = send(
+        &mut connection,
+        13,
+        &dlt,
+        sent(record().header("h", header)),
+    );
+    assert_eq!(answer.code, 0, "{answer:?}");
 }
 
 #[test]

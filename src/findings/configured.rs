@@ -127,9 +127,12 @@ fn matching(comparison: &Comparison<'_>, alone: &Config) -> Vec<String> {
         .collect()
 }
 
+/// A topic and the limits in force that refuse what it takes.
+type Over<'a> = (&'a TopicFacts, Vec<Limit>);
+
 /// Topics that others keep for themselves, and that take more than the limits in force, whatever sets these.
 fn internal(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
-    let mut hit: BTreeMap<(String, Side), Vec<(&TopicFacts, Vec<Limit>)>> = BTreeMap::new();
+    let mut hit: BTreeMap<(String, Side), Vec<Over<'_>>> = BTreeMap::new();
     for topic in &comparison.facts.topics {
         let Some(side) = side_kind(&topic.name, topic.is_internal) else {
             continue;
