@@ -99,6 +99,7 @@ impl Known for Limits {
             source: Source::Broker,
             name: None,
             headroom_bytes: 0,
+            member_limit: None,
         }]
     }
 

@@ -9,6 +9,7 @@
 mod advice;
 mod clients;
 mod contradictions;
+mod ignore;
 mod layers;
 mod mistakes;
 mod raw;
@@ -26,6 +27,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use clients::{Clients, NamePattern};
+pub use ignore::Ignore;
+pub(crate) use ignore::ignore;
 pub use layers::{ENV_PREFIX, Env, Overrides, process_env};
 pub use mistakes::{ConfigErrors, Mistake};
 pub use raw::known_keys;
@@ -50,7 +53,11 @@ pub fn load(path: Option<&Path>, overrides: &Overrides, env: &Env) -> Result<Con
     };
     report.learn_places(&merged);
     let (raw, mut report) = read::read(&merged, env, report);
-    let config = valid::config(raw, &mut report);
+    let mut config = valid::config(raw, &mut report);
+    config.origin = Origin {
+        file: path.map(Path::to_path_buf),
+        has_servers: overrides.bootstrap_servers.is_some(),
+    };
     contradictions::find(&config, &mut report);
     if report.is_empty() {
         Ok(config)
@@ -74,6 +81,8 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// Topics whose limits are kept aligned.
     pub families: Families,
+    /// Findings of `check --cluster` that somebody has looked at and lives with.
+    pub ignore: Vec<Ignore>,
     /// Sizes above this share of a limit count as near it; 0 < x ≤ 1.
     pub near_limit: f64,
     /// Bytes that may be held at once, process-wide.
@@ -84,6 +93,23 @@ pub struct Config {
     pub admin_bind: SocketAddr,
     /// Metrics and logs.
     pub telemetry: Telemetry,
+    /// How it was named, for commands that are to be pasted.
+    pub origin: Origin,
+}
+
+/// Where a configuration was read from. It says nothing of what is configured, so any two are equal.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    /// The file.
+    pub file: Option<PathBuf>,
+    /// The command line named the brokers.
+    pub has_servers: bool,
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// The Kafka cluster behind the proxy.
@@ -372,6 +398,8 @@ pub struct Family {
     pub dead_letter: Vec<TopicPattern>,
     /// Enforce, or warn only.
     pub enforce: bool,
+    /// What the producer that writes the members takes at most of one record, by its own estimate.
+    pub writer_max_request_size: InsideLimit,
 }
 
 labelled! {

@@ -17,12 +17,11 @@ pub use limits::{Candidate, GateLimit, Role};
 pub use record::RecordSizes;
 pub use triage::{Advice, State};
 
+pub use crate::policy::DEFAULT_MAX_REQUEST_SIZE;
+
 use crate::config::Config;
 use crate::findings::{BrokerFacts, TopicFacts, Unseen};
 use crate::policy::{Action, Policy};
-
-/// The Java producer's `max.request.size` unless it says otherwise.
-pub const DEFAULT_MAX_REQUEST_SIZE: u64 = 1_048_576;
 
 /// What is asked: a topic, and the sizes of a record; without sizes only the limits are explained.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

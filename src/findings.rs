@@ -12,6 +12,7 @@ mod commands;
 mod configured;
 pub mod facts;
 mod families;
+mod ignored;
 mod topics;
 
 use std::collections::HashMap;
@@ -20,8 +21,9 @@ use std::fmt;
 use serde::Serialize;
 
 pub use commands::{Commands, Resource};
-pub use configured::side_kind;
+pub use configured::{Side, side_kind};
 pub use facts::{BrokerFacts, ClusterFacts, Setting, SettingSource, Step, TopicFacts, Unseen};
+pub use ignored::{Acknowledged, acknowledge};
 
 use crate::config::Config;
 use crate::policy::{Learned, Limit, Policy, TopicPolicy, labelled};
@@ -50,6 +52,10 @@ labelled! {
     FindingRule {
         /// A family's member takes less than its main topic and headroom.
         FamilyMemberTooSmall = "family_member_too_small",
+        /// What writes a family's member may take less than the main topic's limits let pass.
+        FamilyWriterTooSmall = "family_writer_too_small",
+        /// Families of which each has the other as a member.
+        FamilyCircle = "family_circle",
         /// A family's member that the configuration names does not exist.
         FamilyMemberAbsent = "family_member_absent",
         /// A family's member is stored with another codec than its main topic.
@@ -82,7 +88,7 @@ labelled! {
         RuleMatchesNoTopic = "rule_matches_no_topic",
         /// Earlier rules take every topic that a rule matches.
         RuleNeverReached = "rule_never_reached",
-        /// A rule governs topics that Kafka, Streams, Connect or MirrorMaker keep for themselves.
+        /// The limits in force refuse what topics take that Kafka, Streams, Connect or MirrorMaker keep for themselves.
         InternalTopic = "internal_topic",
     }
 }
@@ -211,6 +217,23 @@ impl<'a> Comparison<'a> {
     /// The batch limit of a topic before its family's members are allowed for.
     pub fn own_batch_limit(&self, name: &str) -> Option<Limit> {
         self.policy.own(name).batch_limit(self.learned(name))
+    }
+
+    /// The same, and the broker's too where the configuration leaves batches to it.
+    pub fn taken_batch_limit(&self, name: &str) -> Option<Limit> {
+        let mut own = self.policy.own(name);
+        own.inherits = true;
+        own.batch_limit(self.learned(name))
+    }
+
+    /// The largest batch that a topic's families need it to take; `None`: it is nobody's retry or dead-letter topic.
+    pub fn needed_by_families(&self, name: &str) -> Option<u64> {
+        let families = self.policy.families();
+        let needs = families.of_member(name).filter_map(|family| {
+            let main = self.taken_batch_limit(&family.main)?;
+            Some(main.value.saturating_add(families.headroom_bytes()))
+        });
+        needs.max()
     }
 }
 

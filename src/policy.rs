@@ -28,6 +28,6 @@ pub(crate) use refusal::{batch_of, grouped};
 pub(crate) use rules::LIMITS;
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use stuck::{Consumer, LARGE_BYTES, LargeServed, Pass, StuckWatch, Visits};
-pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};
+pub use violation::{BatchFacts, Limit, MemberLimit, RecordAt, Size, Violation};
 pub(crate) use words::labelled;
-pub use words::{Action, BATCHING_BYTES, Codec, ErrorCode, Gate, Source};
+pub use words::{Action, BATCHING_BYTES, Codec, DEFAULT_MAX_REQUEST_SIZE, ErrorCode, Gate, Source};

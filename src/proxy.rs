@@ -30,6 +30,7 @@ pub use listener::{Bound, Listeners};
 
 use crate::cluster::Cluster;
 use crate::config::{Decode, HostPort};
+use crate::findings::Commands;
 use crate::net::{Acceptor, Connector};
 use crate::policy::{Policy, StuckWatch};
 use crate::telemetry::log::{CloseLog, RefusalLog};
@@ -72,6 +73,8 @@ pub struct Shared {
     pub is_draining: AtomicBool,
     /// The families among the cluster's topics are in force; not before all topics were read once.
     pub is_grouped: AtomicBool,
+    /// Commands that mend what the log speaks of.
+    pub commands: Commands,
     /// Numbers refusals.
     pub refusal_ids: AtomicU64,
     /// Long decodes at once: a bomb in every connection must not take every core.

@@ -26,6 +26,7 @@ use self::reload::Live;
 use crate::admin;
 use crate::cluster::Cluster;
 use crate::config::{Config, Overrides};
+use crate::findings::Commands;
 use crate::net::{Acceptor, Connector};
 use crate::policy::{Policy, StuckWatch};
 use crate::proxy::{Book, Bound, Budget, Listeners, Shared};
@@ -178,6 +179,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         idle_timeout: config.listener.idle_timeout,
         is_draining: AtomicBool::new(false),
         is_grouped: AtomicBool::new(false),
+        commands: Commands::new(config),
         decoding: Arc::new(Semaphore::new(decoders())),
         refusal_ids: AtomicU64::new(u64::from(uuid::Uuid::new_v4().as_fields().0)),
     });

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::policy::Gate;
-use crate::policy::families::{Alignment, Gap, MemberKind, Membership};
+use crate::policy::families::{Alignment, Gap, Holder, MemberKind, Membership};
 
 /// One family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -16,6 +16,8 @@ pub struct FamilyView {
     pub members: Vec<MemberView>,
     /// Members that the configuration names and that do not exist.
     pub absent: Vec<String>,
+    /// What the producer that writes the members takes of one record, by its own estimate; `None`: known to be enough.
+    pub writer_max_request_size: Option<u64>,
 }
 
 /// One member.
@@ -42,9 +44,11 @@ pub struct MemberView {
 pub struct GapView {
     /// The gate.
     pub gate: Gate,
+    /// Whose limit is compared with the main topic's.
+    pub holder: Holder,
     /// The main topic's own limit.
     pub main_bytes: Option<u64>,
-    /// The member's own.
+    /// The member's own, or its writer's.
     pub member_bytes: u64,
     /// What the member needs above the main topic.
     pub headroom_bytes: u64,
@@ -56,6 +60,7 @@ impl From<&Gap> for GapView {
     fn from(gap: &Gap) -> Self {
         Self {
             gate: gap.gate,
+            holder: gap.holder,
             main_bytes: gap.main_bytes,
             member_bytes: gap.member_bytes,
             headroom_bytes: gap.headroom_bytes,

@@ -68,6 +68,8 @@ struct Outcome {
     /// With `--apply`: each change with the value that is in force now.
     in_force: Option<Vec<Option<u64>>>,
     unseen: Vec<crate::findings::Unseen>,
+    /// Families that need each other: nothing is planned.
+    circles: Vec<String>,
 }
 
 /// Plans, and with `--apply` makes the changes.
@@ -84,6 +86,18 @@ pub fn run(args: AlignArgs) -> ExitCode {
         done.map_err(|error| error.to_string())
     });
     match done {
+        Ok(outcome) if !outcome.circles.is_empty() => {
+            let error = format!(
+                "the configuration's families are in a circle, so nothing can align them: {}; say in families.members \
+                 which is the main topic",
+                outcome.circles.join("; ")
+            );
+            match args.output {
+                Output::Table => eprintln!("sizegate: {error}"),
+                Output::Json => print(&format!("{:#}\n", json!({"error": error}))),
+            }
+            ExitCode::from(USAGE)
+        }
         Ok(outcome) => {
             match args.output {
                 Output::Table => print(&outcome.text(&config)),
@@ -113,6 +127,13 @@ async fn align(
         .await
         .map_err(Failed::Unread)?;
     let comparison = Comparison::new(config, &facts).map_err(Failed::Rules)?;
+    let circles = comparison.policy.families().circles();
+    if !circles.is_empty() {
+        return Ok(Outcome {
+            circles: circles.iter().map(|circle| circle.join(", ")).collect(),
+            ..Outcome::default()
+        });
+    }
     let plan = plan(&comparison, args.ceiling, args.detected);
     let in_force = if args.apply && !plan.changes.is_empty() {
         Some(apply(cluster, commands, &plan.changes).await?)
@@ -123,6 +144,7 @@ async fn align(
         plan,
         in_force,
         unseen: facts.unseen.clone(),
+        circles: Vec::new(),
     })
 }
 

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::{ConfigArgs, FINE, USAGE, print, print_mistakes, row, table};
 use crate::config::{
-    Advertise, Clients, Config, ConfigErrors, Family, Limits, NamePattern, Rule, TopicPattern,
-    size_text,
+    self, Advertise, Clients, Config, ConfigErrors, Family, Ignore, Limits, NamePattern, Rule,
+    TopicPattern, size_text,
 };
 
 /// Where [`rule_row`] says which clients a rule is for.
@@ -26,6 +26,7 @@ Examples:
   sizegate check --config sizegate.yaml --output json | jq .mistakes
   sizegate check --config sizegate.yaml --cluster
   sizegate check --config sizegate.yaml --cluster --fail-on error --output json
+  sizegate check --config sizegate.yaml --cluster --ignore override_above_broker:orders
   sizegate check --config sizegate.yaml --ready
 
 Exit codes: 0 fine, 64 mistakes (each with its file, line, key and what is allowed).
@@ -41,11 +42,15 @@ pub struct CheckArgs {
     /// The least severe findings that make the exit code 1
     #[arg(long, value_name = "SEVERITY", value_enum, default_value_t = FailOn::Warning, requires = "cluster")]
     pub fail_on: FailOn,
+    /// Acknowledge a finding, about one topic (a name, a glob, a /regex/) or all; `ignore` in the config does it
+    /// with a reason
+    #[arg(long, value_name = "FINDING[:TOPIC]", value_parser = config::ignore, requires = "cluster")]
+    pub ignore: Vec<Ignore>,
     /// For people or for programs
     #[arg(long, value_name = "FORM", value_enum, default_value_t = Output::Table)]
     pub output: Output,
     /// Ask the running proxy instead whether it is ready (its /readyz, over loopback): for health checks
-    #[arg(long, conflicts_with_all = ["cluster", "fail_on"])]
+    #[arg(long, conflicts_with_all = ["cluster", "fail_on", "ignore"])]
     pub ready: bool,
 }
 
@@ -81,7 +86,10 @@ pub fn run(args: CheckArgs) -> ExitCode {
         |path| path.display().to_string(),
     );
     match (args.config.load(), args.output) {
-        (Ok(config), output) if args.cluster => cluster::run(&config, args.fail_on, output),
+        (Ok(mut config), output) if args.cluster => {
+            config.ignore.extend(args.ignore);
+            cluster::run(&config, args.fail_on, output)
+        }
         (Ok(config), Output::Table) => {
             print(&format!("{name} is fine.\n\n{}", summary(&config)));
             ExitCode::from(FINE)

@@ -154,14 +154,23 @@ fn usable(question: &Question) -> Result<(), String> {
     })
 }
 
-/// The topic, its family's topics, and those of the families that it is a member of.
+/// The topic, its family's topics, those of the families that it is a member of, and of the families that these have.
 fn relatives(config: &Config, topics: &[Arc<str>], topic: &str) -> Vec<String> {
     let families = Families::among(&config.families, topics);
     let mut names = BTreeSet::from([topic.to_owned()]);
-    let of_main = families.of_main(topic).into_iter();
-    for family in of_main.chain(families.of_member(topic)) {
-        names.insert(family.main.to_string());
-        names.extend(family.members.iter().map(|member| member.topic.to_string()));
+    let mains = families.of_member(topic);
+    names.extend(mains.map(|family| family.main.to_string()));
+    let mut open: Vec<String> = names.iter().cloned().collect();
+    while let Some(main) = open.pop() {
+        for member in families
+            .of_main(&main)
+            .iter()
+            .flat_map(|family| &family.members)
+        {
+            if names.insert(member.topic.to_string()) {
+                open.push(member.topic.to_string());
+            }
+        }
     }
     names.into_iter().collect()
 }

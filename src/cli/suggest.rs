@@ -16,6 +16,7 @@ use self::exposition::Measured;
 use self::limits::{Finding, TopicLimits, Wish};
 use super::{FAILED, FINE, print};
 use crate::config::size_text;
+use crate::findings::{Side, side_kind};
 use crate::policy::BATCHING_BYTES;
 use crate::telemetry::OTHER;
 use crate::version;
@@ -38,7 +39,7 @@ pub struct SuggestArgs {
     /// What the limits let pass: all that was measured, or p99.9 of it and a margin
     #[arg(long, value_name = "SHARE", value_enum, default_value_t = Keep::All)]
     pub keep: Keep,
-    /// Percent added to p99.9
+    /// Percent added to the largest, or to p99.9
     #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub margin: u16,
     /// With fewer measured sizes than this, nothing is suggested
@@ -105,18 +106,30 @@ fn suggested(args: &SuggestArgs) -> Result<String, String> {
         margin: f64::from(args.margin) / 100.0,
         least_measured: f64::from(args.at_least),
     };
+    // A rule for these would stop whoever keeps them for themselves; `check --cluster` warns of it.
+    let (kept, ours): (BTreeMap<_, _>, BTreeMap<_, _>) = topics
+        .into_iter()
+        .partition(|(name, _)| side_kind(name, false).is_some());
+    let kept: Vec<String> = kept.into_keys().collect();
     let found = |(name, measured): (String, Measured)| (name, limits::suggest(&measured, &wish));
-    let found: BTreeMap<_, _> = topics.into_iter().map(found).collect();
+    let found: BTreeMap<_, _> = ours.into_iter().map(found).collect();
     Ok(match args.output {
-        Output::Yaml => yaml(args, &found, has_other),
-        Output::Json => format!("{:#}\n", to_json(args, &found)),
+        Output::Yaml => yaml(args, &found, &kept, has_other),
+        Output::Json => format!("{:#}\n", to_json(args, &found, &kept)),
     })
 }
 
-fn yaml(args: &SuggestArgs, found: &BTreeMap<String, TopicLimits>, has_other: bool) -> String {
+fn yaml(
+    args: &SuggestArgs,
+    found: &BTreeMap<String, TopicLimits>,
+    kept: &[String],
+    has_other: bool,
+) -> String {
     let mut out = String::new();
     let passes = match args.keep {
-        Keep::All => "each limit lets everything pass that was measured",
+        Keep::All => {
+            "each limit lets everything pass that was measured, with room to spare, rounded up"
+        }
         Keep::P999 => "each limit is p99.9 of what was measured and a margin, rounded up",
     };
     line(
@@ -149,6 +162,16 @@ fn yaml(args: &SuggestArgs, found: &BTreeMap<String, TopicLimits>, has_other: bo
                 "# {}: nothing to suggest, {measured} records measured (--at-least {})",
                 one_line(name),
                 args.at_least
+            ),
+        );
+    }
+    for name in kept {
+        let whose = side_kind(name, false).map_or("others'", Side::label);
+        line(
+            &mut out,
+            format_args!(
+                "# {}: left out, one of {whose} topics: whoever writes it cannot leave a record out",
+                one_line(name)
             ),
         );
     }
@@ -242,7 +265,7 @@ fn refusing(refuses: f64, measured: f64, what: &str) -> String {
     format!("refuses {refuses} of {measured} {what} ({percent} %)")
 }
 
-fn to_json(args: &SuggestArgs, found: &BTreeMap<String, TopicLimits>) -> Value {
+fn to_json(args: &SuggestArgs, found: &BTreeMap<String, TopicLimits>, kept: &[String]) -> Value {
     let topics = found.iter().map(|(name, limits)| {
         let of = |finding: &Finding| match finding {
             Finding::Limit(found) => json!({
@@ -257,7 +280,7 @@ fn to_json(args: &SuggestArgs, found: &BTreeMap<String, TopicLimits>) -> Value {
             "uncompressed_bytes": of(&limits.uncompressed), "batch_bytes": of(&limits.batch),
         })
     });
-    json!({"from": args.from, "topics": topics.collect::<Vec<_>>()})
+    json!({"from": args.from, "topics": topics.collect::<Vec<_>>(), "left_out": kept})
 }
 
 impl TopicLimits {

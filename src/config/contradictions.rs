@@ -2,6 +2,8 @@
 //!
 //! Invariant: a [`Config`] in which nothing is found here can be run as it says.
 
+mod families;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
@@ -274,8 +276,12 @@ fn kind_and_text(pattern: &TopicPattern) -> (u8, &str) {
 /// Families whose topics are their own relatives, and headroom that leaves nothing.
 fn families(config: &Config, report: &mut Report) {
     let index = RuleIndex::for_all_clients(&config.rules);
+    families::circles(config, report);
     for (i, family) in config.families.members.iter().enumerate() {
         let path = format!("families.members[{i}]");
+        if family.enforce {
+            families::writer(config, family, &path, report);
+        }
         let earlier = config.families.members[..i]
             .iter()
             .position(|earlier| earlier.main == family.main);

@@ -22,6 +22,7 @@ use super::{
     BatchLimit, Decode, HostPort, LogFormat, LogLevel, Mode, NamePattern, SaslMechanism,
     TopicPattern,
 };
+use crate::findings::FindingRule;
 use crate::policy::{Action, ErrorCode};
 
 /// Declares a section: a struct whose every field may be left out.
@@ -41,6 +42,7 @@ section! {
         limits: Field<RawLimits>,
         rules: List<RawRule>,
         families: Field<RawFamilies>,
+        ignore: List<RawIgnore>,
         near_limit: Key<Share>,
         memory: Field<RawMemory>,
         inspection: Field<RawInspection>,
@@ -128,6 +130,13 @@ section! {
         retry: List<Text<MemberPattern>>,
         dead_letter: List<Text<MemberPattern>>,
         alignment: Key<Alignment>,
+        // As `limits.estimate_bytes`: no record's estimate is smaller.
+        writer_max_request_size: Key<OrNone<Size<68>>>,
+    }
+    RawIgnore {
+        finding: Key<FindingRule>,
+        topic: Key<TopicPattern>,
+        reason: Key<Line<512>>,
     }
     RawMemory {
         budget: Key<Size<1_048_576>>,

@@ -20,11 +20,12 @@ pub struct Reload {
 
 /// Keys, with all below them, that a running process takes over. `inspection` is among them because limits
 /// are: a new limit may need a decode that the old value forbids.
-const LIVE: [&str; 7] = [
+const LIVE: [&str; 8] = [
     "mode",
     "limits",
     "rules",
     "families",
+    "ignore",
     "near_limit",
     "inspection",
     "telemetry.log_level",
@@ -62,10 +63,12 @@ fn merged(old: &Config, new: &Config) -> Config {
         limits: new.limits.clone(),
         rules: new.rules.clone(),
         families: new.families.clone(),
+        ignore: new.ignore.clone(),
         near_limit: new.near_limit,
         memory_budget_bytes: old.memory_budget_bytes,
         decode: new.decode,
         admin_bind: old.admin_bind,
+        origin: old.origin.clone(),
         telemetry: Telemetry {
             log_level: new.telemetry.log_level,
             ..old.telemetry.clone()

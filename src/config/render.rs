@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::scalars::{size_text, time_text};
 use super::{
-    Advertise, BatchLimit, ClientTls, Clients, Cluster, Config, Families, Family, Identity,
+    Advertise, BatchLimit, ClientTls, Clients, Cluster, Config, Families, Family, Identity, Ignore,
     InsideLimit, Limits, Listener, NamePattern, Rule, ServerTls, TopicPattern,
 };
 
@@ -25,6 +25,7 @@ impl Config {
             "limits": limits(&self.limits),
             "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
             "families": families(&self.families),
+            "ignore": self.ignore.iter().map(ignore).collect::<Vec<_>>(),
             "near_limit": self.near_limit,
             "memory": {"budget": size_text(self.memory_budget_bytes)},
             "inspection": {"decode": self.decode},
@@ -267,7 +268,19 @@ fn family(family: &Family) -> Value {
         "retry": patterns(&family.retry),
         "dead_letter": patterns(&family.dead_letter),
         "alignment": if family.enforce { "enforce" } else { "warn" },
+        "writer_max_request_size": family.writer_max_request_size.text(),
     })
+}
+
+fn ignore(ignore: &Ignore) -> Value {
+    section([
+        ("finding", Some(json!(ignore.finding))),
+        (
+            "topic",
+            ignore.topic.as_ref().map(|topic| json!(topic.text())),
+        ),
+        ("reason", Some(json!(ignore.reason))),
+    ])
 }
 
 #[cfg(test)]

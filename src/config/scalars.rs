@@ -13,6 +13,7 @@ pub(in crate::config) use amounts::{Count, Interval, OrNone, Ratio, Share, Size,
 pub(crate) use amounts::{any_size, duration, size, size_text};
 
 use super::{Decode, LogFormat, LogLevel, Mode, SaslMechanism};
+use crate::findings::FindingRule;
 use crate::policy::{Action, ErrorCode, LIMITS};
 
 /// A value written as one piece of text.
@@ -49,7 +50,15 @@ macro_rules! by_label {
     };
 }
 
-by_label!(Decode, ErrorCode, LogFormat, LogLevel, Mode, SaslMechanism);
+by_label!(
+    Decode,
+    ErrorCode,
+    FindingRule,
+    LogFormat,
+    LogLevel,
+    Mode,
+    SaslMechanism
+);
 
 /// What a rule does: [`Action::Offload`] is a word of the product, not of this version.
 impl Scalar for Action {

@@ -10,16 +10,18 @@ use std::time::Duration;
 
 use super::mistakes::{Report, below};
 use super::raw::{
-    Field, List, RawClients, RawCluster, RawConfig, RawFamily, RawLimits, RawListener,
+    Field, List, RawClients, RawCluster, RawConfig, RawFamily, RawIgnore, RawLimits, RawListener,
     RawNodePorts, RawRule, RawSni, Text,
 };
 use super::scalars::{Alignment, Count, HostName, Interval, OrNone, Share, Size};
 use super::topics::MemberPattern;
 use super::{
-    Advertise, BatchLimit, Clients, Cluster, Config, Decode, Families, Family, InsideLimit, Limits,
-    Listener, LogFormat, LogLevel, Mode, NamePattern, Rule, Telemetry, TopicPattern,
+    Advertise, BatchLimit, Clients, Cluster, Config, Decode, Families, Family, Ignore, InsideLimit,
+    Limits, Listener, LogFormat, LogLevel, Mode, NamePattern, Origin, Rule, Telemetry,
+    TopicPattern,
 };
-use crate::policy::{Action, ErrorCode};
+use crate::findings::FindingRule;
+use crate::policy::{Action, DEFAULT_MAX_REQUEST_SIZE, ErrorCode};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -41,6 +43,7 @@ pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
             headroom_bytes: families.headroom.or(Size(64 * 1024)).0,
             members: entries(families.members, "families.members", report, family),
         },
+        ignore: entries(raw.ignore, "ignore", report, ignore),
         near_limit: raw.near_limit.or(Share(0.8)).0,
         memory_budget_bytes: raw.memory.section().budget.or(Size(512 * MIB)).0,
         decode: raw.inspection.section().decode.or(Decode::WhenNeeded),
@@ -50,6 +53,7 @@ pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
             log: telemetry.log.or(LogFormat::Text),
             log_level: telemetry.log_level.or(LogLevel::Info),
         },
+        origin: Origin::default(),
     }
 }
 
@@ -246,6 +250,30 @@ fn rule(raw: RawRule, path: &str, report: &mut Report) -> Rule {
     }
 }
 
+fn ignore(raw: RawIgnore, path: &str, report: &mut Report) -> Ignore {
+    for (key, absent, what) in [
+        (
+            "finding",
+            raw.finding.is_absent(),
+            "which finding of `check --cluster` is acknowledged, such as `override_above_broker`",
+        ),
+        (
+            "reason",
+            raw.reason.is_absent(),
+            "why it is lived with: whoever reads it next will ask",
+        ),
+    ] {
+        if absent {
+            report.missing(&below(path, key), what);
+        }
+    }
+    Ignore {
+        finding: raw.finding.or(FindingRule::FamilyMemberTooSmall),
+        topic: raw.topic.value(),
+        reason: raw.reason.value().map(|line| line.0).unwrap_or_default(),
+    }
+}
+
 fn clients(raw: RawClients, path: &str, report: &mut Report) -> Clients {
     let mut is_empty = true;
     for (key, list) in [
@@ -304,6 +332,10 @@ fn family(raw: RawFamily, path: &str, report: &mut Report) -> Family {
         retry: patterns(raw.retry),
         dead_letter: patterns(raw.dead_letter),
         enforce: raw.alignment.or(Alignment { enforce: true }).enforce,
+        writer_max_request_size: raw
+            .writer_max_request_size
+            .value()
+            .map_or(InsideLimit::At(DEFAULT_MAX_REQUEST_SIZE), bytes),
     }
 }
 

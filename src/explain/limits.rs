@@ -7,7 +7,9 @@ use serde::Serialize;
 use super::{Ground, Question};
 use crate::config::InsideLimit;
 use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting, SettingSource, TopicFacts};
-use crate::policy::{Gate, LIMITS, Learned, Limit, Source, TopicPolicy, grouped, labelled};
+use crate::policy::{
+    Gate, LIMITS, Learned, Limit, MemberLimit, Source, TopicPolicy, grouped, labelled,
+};
 
 labelled! {
     /// What part a number plays for a limit.
@@ -70,12 +72,7 @@ pub(super) fn in_force(
     ground: &Ground<'_>,
     policy: &TopicPolicy,
 ) -> Vec<GateLimit> {
-    let learned = ground
-        .topic
-        .and_then(TopicFacts::batch_limit)
-        .map(Learned::own);
-    let of_member = |at: usize| (ground.batch_limit_of)(&policy.members.get(at)?.topic);
-    let limit = policy.batch_limit(policy.tightest(learned, of_member));
+    let limit = batch_in_force(ground, policy);
     let frame = u64::from(ground.config.listener.frame_bytes);
     let mut limits = vec![
         batch(question, ground, policy, limit.as_ref()),
@@ -113,6 +110,16 @@ pub(super) fn in_force(
     limits
 }
 
+/// The batch gate's limit.
+pub(super) fn batch_in_force(ground: &Ground<'_>, policy: &TopicPolicy) -> Option<Limit> {
+    let learned = ground
+        .topic
+        .and_then(TopicFacts::batch_limit)
+        .map(Learned::own);
+    let of_member = |at: usize| (ground.batch_limit_of)(&policy.members.get(at)?.topic);
+    policy.batch_limit(policy.tightest(learned, of_member))
+}
+
 /// The gates at which `limits` sets a number and the topic's rule says that there is none.
 fn lifted(question: &Question, ground: &Ground<'_>) -> Vec<GateLimit> {
     let Some(rule) = ground.policy.rule_for(&question.topic) else {
@@ -146,7 +153,20 @@ fn set_by(limit: &Limit) -> String {
     let name = limit.name.as_deref().unwrap_or_default();
     let key = limit.gate.limit_key();
     match limit.source {
-        Source::Family => format!("the family's member {name}, less headroom"),
+        Source::Family => match &limit.member_limit {
+            Some(MemberLimit::Rule(rule)) if **rule == *LIMITS => {
+                format!("{key} in limits for the family's member {name}, less headroom")
+            }
+            Some(MemberLimit::Rule(rule)) => {
+                format!("{key} of rule \"{rule}\" for the family's member {name}, less headroom")
+            }
+            Some(MemberLimit::Writer) => {
+                format!(
+                    "max.request.size of the producer that writes the family's member {name}, less headroom"
+                )
+            }
+            None => format!("the family's member {name}, less headroom"),
+        },
         _ if name == LIMITS => format!("{key} in limits"),
         _ => format!("{key} of rule \"{name}\""),
     }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::Question;
 use crate::batch::{ESTIMATE_OVERHEAD_BYTES, varint_bytes};
+use crate::policy::Gate;
 
 /// A record batch's header.
 pub(super) const BATCH_HEADER_BYTES: u64 = crate::batch::BATCH_HEADER_BYTES as u64;
@@ -34,6 +35,19 @@ pub struct RecordSizes {
 }
 
 impl RecordSizes {
+    /// The size that a gate compares; of the gate `ratio` the uncompressed one.
+    pub(super) fn at(&self, gate: Gate) -> u64 {
+        match gate {
+            Gate::Batch | Gate::Frame => self.batch_bytes,
+            Gate::Uncompressed | Gate::Ratio => self.uncompressed_bytes,
+            Gate::Record => self.record_bytes,
+            Gate::Estimate => self.estimate_bytes,
+            Gate::Key => self.key_bytes.unwrap_or(0),
+            Gate::Value => self.value_bytes.unwrap_or(0),
+            Gate::Headers => self.headers_bytes,
+        }
+    }
+
     /// The sizes of what a question describes; its timestamps are alike, its headers are one.
     pub(super) fn of(question: &Question) -> Self {
         let records = question.records.unwrap_or(1);

@@ -1,17 +1,20 @@
 //! What to do, always in the same order, the cheapest and likeliest first: whose words the client shows, the topic's
 //! limits, the broker's default, compression, and the topics that the record goes to next.
 
+mod families;
+
 use std::fmt;
 
 use serde::Serialize;
 
+use self::families::{Fit, joined};
 use super::checks::{Check, Outcome, Party};
 use super::limits::{GateLimit, Role};
 use super::{DEFAULT_MAX_REQUEST_SIZE, Ground, Question, RecordSizes};
 use crate::findings::{
     Commands, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, side_kind,
 };
-use crate::policy::{Gate, Source, TopicPolicy, grouped, labelled};
+use crate::policy::{Gate, Limit, Source, TopicPolicy, grouped, labelled};
 
 labelled! {
     /// What a step asks for.
@@ -46,6 +49,8 @@ struct Triage<'a> {
     record: &'a RecordSizes,
     checks: &'a [Check],
     commands: Commands,
+    /// The batch limit in force, where a member of the family keeps it down.
+    family_batch: Option<Limit>,
 }
 
 /// The five steps, in order.
@@ -65,6 +70,8 @@ pub(super) fn steps(
         record,
         checks,
         commands: Commands::new(ground.config),
+        family_batch: super::limits::batch_in_force(ground, policy)
+            .filter(|limit| limit.source == Source::Family),
     };
     vec![
         triage.client(),
@@ -238,10 +245,14 @@ impl Triage<'_> {
         let mut text = format!("The limit is sizegate's: {}.", what.join("; "));
         let mut command = None;
         if first.source == Some(Source::Family) {
-            text.push_str(
-                " It is kept for a retry or dead-letter topic: raise that topic's limit.",
-            );
-            command = Some("sizegate align".to_owned());
+            let kept = set
+                .iter()
+                .filter(|limit| limit.source == Some(Source::Family));
+            for limit in kept.filter_map(|gate| self.in_force(gate.gate)) {
+                let (part, align) = self.kept_for(limit);
+                text.push_str(&part);
+                command = command.or(align);
+            }
         } else if first.gate == Gate::Frame {
             text.push_str(" Raise it there, up to the brokers' socket.request.max.bytes, and restart sizegate.");
         } else if self.policy.remedy.is_none() {
@@ -355,7 +366,7 @@ impl Triage<'_> {
         const STEP: &str = "side topics";
         let families = self.ground.policy.families();
         let topic = &self.question.topic;
-        let Some(family) = families.of_main(topic) else {
+        if families.of_main(topic).is_none() {
             let of: Vec<String> = families
                 .of_member(topic)
                 .map(|family| family.main.to_string())
@@ -379,30 +390,43 @@ impl Triage<'_> {
                 ),
             };
             return advice(STEP, State::Look, text, None);
-        };
+        }
         let headroom = families.headroom_bytes();
-        let needed = self.record.batch_bytes.saturating_add(headroom);
-        let small: Vec<String> = family
-            .members
-            .iter()
-            .filter_map(|member| {
-                let limit = (self.ground.batch_limit_of)(&member.topic)?;
-                (limit < needed).then(|| format!("{} ({})", member.topic, grouped(limit)))
-            })
-            .collect();
-        if small.is_empty() {
+        let reached = self.ground.policy.reached(topic, |_, _| true);
+        let fits: Vec<Fit> = reached.iter().map(|reach| self.fit(reach)).collect();
+        let small = joined(fits.iter().filter_map(|fit| fit.is_small.clone()));
+        let by_rule = joined(fits.iter().filter_map(|fit| fit.by_rule.clone()));
+        let depends = joined(fits.iter().filter_map(|fit| fit.depends.clone()));
+        let text = [
+            small.map(|small| {
+                format!(
+                    "Its dead letter, {} bytes with headroom, would not fit {small}: a failed record is then redelivered \
+                     without end.",
+                    grouped(self.record.batch_bytes.saturating_add(headroom))
+                )
+            }),
+            by_rule,
+            depends,
+        ];
+        let is_change = text.iter().take(2).any(Option::is_some);
+        let text: Vec<String> = text.into_iter().flatten().collect();
+        if text.is_empty() {
             let text = format!(
-                "Its retry and dead-letter topics take it too, with {} bytes of headers, unless they are written \
-                 uncompressed.",
+                "Its retry and dead-letter topics take it too, with {} bytes of headers.",
                 grouped(headroom)
             );
             return advice(STEP, State::Fine, text, None);
         }
-        let text = format!(
-            "Its dead letter, {} bytes with headroom, would not fit {}: a failed record is then redelivered without end.",
-            grouped(needed),
-            small.join(", ")
-        );
-        advice(STEP, State::Change, text, Some("sizegate align".to_owned()))
+        let is_small = |fit: &&Fit| fit.is_small.is_some();
+        let command = fits.iter().any(|fit| is_small(&fit)).then(|| {
+            self.commands
+                .align(fits.iter().filter(is_small).any(|fit| fit.is_detected))
+        });
+        let state = if is_change {
+            State::Change
+        } else {
+            State::Look
+        };
+        advice(STEP, state, text.join(" "), command)
     }
 }

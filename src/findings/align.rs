@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    Comparison, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting,
-    TopicFacts,
+    ClusterFacts, Comparison, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES,
+    Setting, SettingSource, TopicFacts,
 };
 use crate::policy::families::Membership;
 use crate::policy::grouped;
@@ -42,10 +42,75 @@ pub struct Plan {
     pub detected: Vec<String>,
 }
 
-/// Plans for every configured family; for detected ones too with `detected`.
+/// Plans for every configured family; for detected ones too with `detected`. What is planned for a member that is a
+/// main topic itself is planned for: made as it is, nothing is left to do.
 pub fn plan(comparison: &Comparison<'_>, ceiling: Option<u64>, detected: bool) -> Plan {
+    let mut plan = once(comparison, ceiling, detected);
+    let mut facts = comparison.facts.clone();
+    // Along a chain of families; those in a circle would go on without end.
+    for _ in 0..comparison.policy.families().all().len() {
+        for change in &plan.changes {
+            make(&mut facts, change);
+        }
+        let Ok(then) = Comparison::new(comparison.config, &facts) else {
+            break;
+        };
+        let next = once(&then, ceiling, detected);
+        let is_stable = next.changes.is_empty();
+        plan.add(next);
+        if is_stable {
+            break;
+        }
+    }
+    plan
+}
+
+/// As if a change were made.
+fn make(facts: &mut ClusterFacts, change: &Change) {
+    let mut topics = facts.topics.iter_mut();
+    let Some(topic) = topics.find(|topic| *topic.name == *change.topic) else {
+        return;
+    };
+    let setting = match change.key {
+        SEGMENT_BYTES => &mut topic.segment_bytes,
+        MAX_DECOMPRESSED_MESSAGE_BYTES => &mut topic.max_decompressed_message_bytes,
+        _ => &mut topic.max_message_bytes,
+    };
+    *setting = Some(Setting::of(change.to, SettingSource::Topic));
+}
+
+impl Plan {
+    /// Goes on with what is to be done once this plan is made.
+    fn add(&mut self, next: Self) {
+        let from_now = |mut change: Change, made: &[Change]| {
+            let same = |known: &&Change| known.topic == change.topic && known.key == change.key;
+            if let Some(known) = made.iter().find(same) {
+                change.from = known.from;
+            }
+            change
+        };
+        self.above_ceiling = next
+            .above_ceiling
+            .into_iter()
+            .map(|change| from_now(change, &self.changes))
+            .collect();
+        for change in next.changes {
+            let change = from_now(change, &self.changes);
+            self.changes
+                .retain(|known| known.topic != change.topic || known.key != change.key);
+            self.changes.push(change);
+        }
+        self.changes
+            .sort_by(|a, b| (&a.topic, place_of(a.key)).cmp(&(&b.topic, place_of(b.key))));
+        self.unread = next.unread;
+        self.detected = next.detected;
+    }
+}
+
+/// One round of [`plan`]: what the limits as they are now ask for.
+fn once(comparison: &Comparison<'_>, ceiling: Option<u64>, detected: bool) -> Plan {
     let mut plan = Plan::default();
-    let mut wanted: BTreeMap<(String, usize), Change> = BTreeMap::new();
+    let mut wanted: BTreeMap<(String, Option<usize>), Change> = BTreeMap::new();
     for family in comparison.policy.families().all() {
         for member in &family.members {
             let Some(changes) = changes(comparison, &family.main, &member.topic) else {
@@ -58,9 +123,9 @@ pub fn plan(comparison: &Comparison<'_>, ceiling: Option<u64>, detected: bool) -
                 }
                 continue;
             }
-            for (order, change) in changes.into_iter().enumerate() {
+            for change in changes {
                 // A dead-letter topic of several families needs what the largest needs.
-                let place = wanted.entry((change.topic.clone(), key_order(change.key, order)));
+                let place = wanted.entry((change.topic.clone(), place_of(change.key)));
                 let known = place.or_insert_with(|| change.clone());
                 if change.to > known.to {
                     *known = change;
@@ -82,7 +147,8 @@ pub fn plan(comparison: &Comparison<'_>, ceiling: Option<u64>, detected: bool) -
     plan
 }
 
-fn key_order(key: &str, otherwise: usize) -> usize {
+/// In which order the configs of one topic are set.
+fn place_of(key: &str) -> Option<usize> {
     [
         SEGMENT_BYTES,
         MAX_MESSAGE_BYTES,
@@ -90,12 +156,11 @@ fn key_order(key: &str, otherwise: usize) -> usize {
     ]
     .iter()
     .position(|known| *known == key)
-    .unwrap_or(otherwise)
 }
 
 /// What a member needs; `None` where a limit is not readable.
 fn changes(comparison: &Comparison<'_>, main: &str, member: &str) -> Option<Vec<Change>> {
-    let limit = comparison.own_batch_limit(main)?;
+    let limit = comparison.taken_batch_limit(main)?;
     let facts = comparison.topic(member)?;
     let declared = facts.max_message_bytes.as_ref()?;
     let headroom = comparison.policy.families().headroom_bytes();

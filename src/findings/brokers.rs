@@ -22,7 +22,8 @@ pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
         socket_below_limit(comparison, largest, found);
         fetch_below_limit(comparison, largest, found);
     }
-    frame(comparison, found);
+    let least = largest.map_or(0, |largest| needs(largest.bytes));
+    frame(comparison, least, found);
 }
 
 /// The largest batch that a topic's own setting, or the default of topics to come, allows.
@@ -57,6 +58,11 @@ fn largest(comparison: &Comparison<'_>) -> Option<Largest> {
 
 fn name(broker: &BrokerFacts) -> String {
     format!("broker {}", broker.node_id)
+}
+
+/// The request around a batch.
+const fn needs(batch_bytes: u64) -> u64 {
+    batch_bytes.saturating_add(REQUEST_OVERHEAD_BYTES)
 }
 
 type Of = fn(&BrokerFacts) -> Option<&Setting<u64>>;
@@ -127,7 +133,7 @@ fn brokers_differ(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
 fn socket_below_limit(comparison: &Comparison<'_>, largest: &Largest, found: &mut Vec<Finding>) {
     const KEY: &str = "socket.request.max.bytes";
     let of: Of = |broker| broker.socket_request_max_bytes.as_ref();
-    let needed = largest.bytes.saturating_add(REQUEST_OVERHEAD_BYTES);
+    let needed = needs(largest.bytes);
     for brokers in below(comparison, of, needed).into_values() {
         let mut values = values(&brokers, KEY, of);
         values.push(largest.value.clone());
@@ -203,7 +209,8 @@ fn fetch_below_limit(comparison: &Comparison<'_>, largest: &Largest, found: &mut
 }
 
 /// `listener.frame_bytes` against what it must let pass, and against what the brokers take.
-fn frame(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
+/// `least`: what the brokers' sockets are to take, by what is found of them.
+fn frame(comparison: &Comparison<'_>, least: u64, found: &mut Vec<Finding>) {
     const KEY: &str = "listener.frame_bytes";
     let frame = u64::from(comparison.config.listener.frame_bytes);
     let ours = || Value::new("sizegate", KEY, frame, "config");
@@ -218,7 +225,7 @@ fn frame(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     });
     let largest: Option<(_, Limit)> = limits.max_by_key(|(_, limit)| limit.value);
     if let Some((topic, limit)) = largest {
-        let needed = limit.value.saturating_add(REQUEST_OVERHEAD_BYTES);
+        let needed = needs(limit.value);
         if frame < needed {
             found.push(Finding {
                 severity: Severity::Error,
@@ -253,7 +260,10 @@ fn frame(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
                 grouped(socket),
                 grouped(frame)
             ),
-            fix: format!("{KEY}: {socket} in the configuration, and restart sizegate"),
+            fix: format!(
+                "{KEY}: {} in the configuration, and restart sizegate",
+                socket.max(least)
+            ),
             also: None,
         });
     }

@@ -8,6 +8,8 @@ pub struct Commands {
     /// `--bootstrap-server …`, and where credentials are needed `--command-config …`.
     to: String,
     principal: String,
+    /// How sizegate itself is told of this cluster: `--config …`.
+    ours: String,
 }
 
 /// What a right is held on.
@@ -40,7 +42,14 @@ impl Commands {
                 None if cluster.tls.is_some() => "<the proxy's principal>".to_owned(),
                 None => "User:ANONYMOUS".to_owned(),
             },
+            ours: ours(config, &servers),
         }
+    }
+
+    /// Aligns families.
+    pub fn align(&self, detected: bool) -> String {
+        let detected = if detected { " --detected" } else { "" };
+        format!("sizegate align{}{detected} --apply", self.ours)
     }
 
     /// Sets configs of a topic.
@@ -93,5 +102,48 @@ impl Commands {
             "kafka-configs.sh {} --alter --entity-type topics --entity-name {topic} {change}",
             self.to
         )
+    }
+}
+
+/// A cluster that only the command line or the environment names is named again.
+fn ours(config: &Config, servers: &[String]) -> String {
+    let mut arguments = String::new();
+    if let Some(file) = &config.origin.file {
+        arguments.push_str(" --config ");
+        arguments.push_str(&quoted(&file.display().to_string()));
+    }
+    if config.origin.has_servers || config.origin.file.is_none() {
+        arguments.push_str(" --bootstrap-servers ");
+        arguments.push_str(&quoted(&servers.join(",")));
+    }
+    arguments
+}
+
+/// One word for a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:,@%+=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_read_more_than_the_word() {
+        for (word, expected) in [
+            ("sizegate.yaml", "sizegate.yaml"),
+            ("/etc/size gate/a.yaml", "'/etc/size gate/a.yaml'"),
+            ("it's", "'it'\\''s'"),
+            ("$(reboot)", "'$(reboot)'"),
+            ("~/a", "'~/a'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(word), expected);
+        }
     }
 }

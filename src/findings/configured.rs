@@ -1,11 +1,11 @@
 //! The configuration's rules against the topics that exist.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::topics::small_batches_hurt;
-use super::{Comparison, Finding, FindingRule, Severity, Value};
+use super::{Comparison, Finding, FindingRule, MAX_MESSAGE_BYTES, Severity, TopicFacts, Value};
 use crate::config::{BatchLimit, Config, Limits, Rule, TopicPattern};
-use crate::policy::{Action, BATCHING_BYTES, Policy};
+use crate::policy::{Action, BATCHING_BYTES, Gate, LIMITS, Limit, Policy, TopicPolicy};
 
 pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     let config = comparison.config;
@@ -127,53 +127,110 @@ fn matching(comparison: &Comparison<'_>, alone: &Config) -> Vec<String> {
         .collect()
 }
 
-/// Rules with numbers of their own on topics that others keep for themselves.
+/// A topic and the limits in force that refuse what it takes.
+type Over<'a> = (&'a TopicFacts, Vec<Limit>);
+
+/// Topics that others keep for themselves, and that take more than the limits in force, whatever sets these.
 fn internal(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
-    let mut hit: BTreeMap<(&str, Side), Vec<String>> = BTreeMap::new();
+    let mut hit: BTreeMap<(String, Side), Vec<Over<'_>>> = BTreeMap::new();
     for topic in &comparison.facts.topics {
         let Some(side) = side_kind(&topic.name, topic.is_internal) else {
             continue;
         };
-        let rule = comparison
-            .policy
-            .rule_for(&topic.name)
-            .filter(|rule| refuses(rule));
-        if let Some(rule) = rule {
-            hit.entry((&rule.name, side))
-                .or_default()
-                .push(topic.name.to_string());
+        let policy = comparison.policy.for_topic(&topic.name);
+        let over = refused(topic, &policy);
+        if !over.is_empty() {
+            let setter = comparison.policy.rule_for(&topic.name);
+            let setter =
+                setter.map_or_else(|| LIMITS.to_owned(), |rule| format!("rule {}", rule.name));
+            hit.entry((setter, side)).or_default().push((topic, over));
+        }
+        for (rule, over) in for_some_clients(comparison.config, topic) {
+            let setter = format!("rule {}", rule.name);
+            hit.entry((setter, side)).or_default().push((topic, over));
         }
     }
-    for ((rule, side), topics) in hit {
+    for ((setter, side), hit) in hit {
+        let mut values = vec![Value::new(&setter, "topics", side.label(), "config")];
+        for (topic, over) in &hit {
+            values.extend(over.iter().map(|limit| Value::limit(&*topic.name, limit)));
+            let taken = topic.max_message_bytes.as_ref();
+            values
+                .extend(taken.map(|taken| Value::setting(&*topic.name, MAX_MESSAGE_BYTES, taken)));
+        }
+        let gates: BTreeSet<Gate> = hit
+            .iter()
+            .flat_map(|(_, over)| over)
+            .map(|limit| limit.gate)
+            .collect();
+        let topics: Vec<String> = hit
+            .iter()
+            .map(|(topic, _)| topic.name.to_string())
+            .collect();
         found.push(Finding {
             severity: Severity::Warning,
             rule: FindingRule::InternalTopic,
-            values: vec![Value::new(format!("rule {rule}"), "topics", side.label(), "config")],
+            values,
             why: side.why().to_owned(),
-            fix: format!(
-                "Narrow the topics of rule \"{rule}\", or put a rule without limits (limits: {}) for these topics before \
-                 it",
-                no_limits(&comparison.config.limits)
-            ),
+            fix: lifted(comparison.config, &topics, &gates),
             topics,
             also: None,
         });
     }
 }
 
-/// The rule has numbers of its own and acts on them.
-fn refuses(rule: &Rule) -> bool {
-    let has_batch = matches!(rule.limits.batch_bytes, Some(BatchLimit::Bytes(_)));
-    let mut inside = rule.limits.inside();
-    let has_numbers = has_batch || inside.any(|(_, limit)| limit.number().is_some());
-    rule.action != Action::Observe && has_numbers
+/// The limits in force that refuse what the topic's broker takes. What is not known is taken for larger.
+fn refused(topic: &TopicFacts, policy: &TopicPolicy) -> Vec<Limit> {
+    if policy.action == Action::Observe {
+        return Vec::new();
+    }
+    let taken = topic.batch_limit().map(|(bytes, _)| bytes);
+    let is_below =
+        |limit: &&Limit| limit.gate == Gate::Ratio || taken.is_none_or(|taken| limit.value < taken);
+    let configured = policy.batch.iter().chain(policy.inside_limits());
+    configured.filter(is_below).cloned().collect()
 }
 
-/// What a rule that leaves all to the broker says: it lifts what `limits` sets.
-fn no_limits(defaults: &Limits) -> String {
-    let inside = defaults.inside();
-    let lifted = inside.map(|(gate, _)| format!(", {}: none", gate.limit_key()));
-    format!("{{batch_bytes: none{}}}", lifted.collect::<String>())
+/// The same for rules that are for some clients only: whoever keeps the topic may be among them.
+fn for_some_clients<'a>(config: &'a Config, topic: &TopicFacts) -> Vec<(&'a Rule, Vec<Limit>)> {
+    let matches = |rule: &&Rule| {
+        rule.topics
+            .iter()
+            .any(|pattern| pattern.matches(&topic.name))
+    };
+    let matching = config.rules.iter().filter(matches);
+    // The first that is for everybody leaves nobody to those behind it.
+    let of_some = matching.take_while(|rule| rule.clients.is_some());
+    let alone = of_some.filter_map(|rule| {
+        let config = Config {
+            rules: vec![Rule {
+                clients: None,
+                ..rule.clone()
+            }],
+            ..config.clone()
+        };
+        let policy = Policy::compile(&config).ok()?.for_topic(&topic.name);
+        Some((rule, refused(topic, &policy)))
+    });
+    alone.filter(|(_, over)| !over.is_empty()).collect()
+}
+
+/// A rule for these topics that comes first and sets nothing: what it says `none` to, `limits` no longer sets either.
+fn lifted(config: &Config, topics: &[String], gates: &BTreeSet<Gate>) -> String {
+    let by_default = config.limits.inside().map(|(gate, _)| gate);
+    let gates: BTreeSet<Gate> = by_default.chain(gates.iter().copied()).collect();
+    let inside = gates.iter().filter(|gate| **gate != Gate::Batch);
+    let none: String = inside
+        .map(|gate| format!(", {}: none", gate.limit_key()))
+        .collect();
+    let is_taken = |name: &String| config.rules.iter().any(|rule| rule.name == *name);
+    let mut names =
+        std::iter::once("internal".to_owned()).chain((2_u64..).map(|n| format!("internal-{n}")));
+    let name = names.find(|name| !is_taken(name)).unwrap_or_default();
+    format!(
+        "As the first of the rules: {{name: {name}, topics: [{}], limits: {{batch_bytes: none{none}}}}}",
+        topics.join(", ")
+    )
 }
 
 /// Who keeps a topic for itself.
@@ -236,7 +293,8 @@ pub fn side_kind(name: &str, is_internal: bool) -> Option<Side> {
     if is_internal || KAFKA.contains(&name) {
         return Some(Side::Kafka);
     }
-    if name.ends_with("-changelog") || name.ends_with("-repartition") {
+    let joins = name.contains("-KTABLE-FK-JOIN-SUBSCRIPTION-") && name.ends_with("-topic");
+    if name.ends_with("-changelog") || name.ends_with("-repartition") || joins {
         return Some(Side::Streams);
     }
     let mirrors = name == "heartbeats"
@@ -246,7 +304,7 @@ pub fn side_kind(name: &str, is_internal: bool) -> Option<Side> {
     if mirrors {
         return Some(Side::MirrorMaker);
     }
-    if name == "_schemas" {
+    if name == "_schemas" || name.starts_with("_schemas_") || name.starts_with("_schemas-") {
         return Some(Side::Registry);
     }
     is_connects(name).then_some(Side::Connect)
@@ -300,6 +358,12 @@ mod tests {
                 Some(Side::MirrorMaker),
             ),
             ("_schemas", false, Some(Side::Registry)),
+            ("_schemas_europe", false, Some(Side::Registry)),
+            (
+                "app-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000014-topic",
+                false,
+                Some(Side::Streams),
+            ),
             ("orders", false, None),
         ] {
             assert_eq!(side_kind(name, internal), side, "{name}");

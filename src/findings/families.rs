@@ -6,10 +6,13 @@ use super::{
     Value,
 };
 use crate::cluster::CompressionType;
-use crate::policy::families::{Alignment, Family, Gap, Member, Membership, gaps};
-use crate::policy::{Codec, Gate, LIMITS, Limit, Source, grouped};
+use crate::policy::families::{
+    Alignment, Family, Gap, Holder, Member, MemberKind, Membership, gaps,
+};
+use crate::policy::{Codec, DEFAULT_MAX_REQUEST_SIZE, Gate, LIMITS, Limit, Source, grouped};
 
 pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
+    circles(comparison, found);
     for family in comparison.policy.families().all() {
         for member in &family.members {
             too_small(comparison, family, member, found);
@@ -53,6 +56,10 @@ fn too_small(
         let Some(missing) = gap.missing_bytes.filter(|missing| *missing > 0) else {
             continue;
         };
+        if gap.holder == Holder::Writer {
+            found.push(writer_too_small(comparison, family, member, &gap, missing));
+            continue;
+        }
         let (Some(main), Some(own)) = (
             limit(comparison, &family.main, gap.gate),
             limit(comparison, &member.topic, gap.gate),
@@ -70,6 +77,94 @@ fn too_small(
             ],
             why: why_too_small(family, member, &gap, missing),
             fix: fix_too_small(comparison, family, member, &gap, &own),
+            also: None,
+        });
+    }
+}
+
+/// Nobody knows from here what the producer of a member's records takes: its default counts until somebody says more.
+fn writer_too_small(
+    comparison: &Comparison<'_>,
+    family: &Family,
+    member: &Member,
+    gap: &Gap,
+    missing: u64,
+) -> Finding {
+    let (main, topic) = (&family.main, &member.topic);
+    let needed = gap.member_bytes.saturating_add(missing);
+    let source = if gap.member_bytes == DEFAULT_MAX_REQUEST_SIZE {
+        "the Java producer's default"
+    } else {
+        "config"
+    };
+    let mut values: Vec<Value> = limit(comparison, main, Gate::Batch)
+        .iter()
+        .map(|limit| Value::limit(&**main, limit))
+        .collect();
+    values.extend([
+        Value::new(
+            &**topic,
+            "writer_max_request_size",
+            gap.member_bytes,
+            source,
+        ),
+        Value::new("families", "headroom", gap.headroom_bytes, "config"),
+    ]);
+    let fate = if family.enforces(member) {
+        format!("sizegate keeps records of {main} down to what that leaves.")
+    } else {
+        "Spring then redelivers the record without end and blocks its partition; Connect drops it."
+            .to_owned()
+    };
+    let entry = if member.membership == Membership::Configured {
+        format!(
+            "writer_max_request_size: {needed} (or none) in the family of {main} in families.members"
+        )
+    } else {
+        let key = match member.kind {
+            MemberKind::Retry => "retry",
+            MemberKind::DeadLetter => "dead_letter",
+        };
+        format!(
+            "{{main: {main}, {key}: [{topic}], writer_max_request_size: {needed}}} in families.members of the configuration"
+        )
+    };
+    Finding {
+        severity: Severity::Warning,
+        rule: FindingRule::FamilyWriterTooSmall,
+        topics: vec![topic.to_string()],
+        values,
+        why: format!(
+            "Retries and dead letters are written by another producer, with a max.request.size of its own: at {} it refuses \
+             by itself what the limits of {main} let pass (records of up to {} estimated bytes, uncompressed) once {} of \
+             headers are gathered, whatever {topic} takes. {fate}",
+            grouped(gap.member_bytes),
+            grouped(gap.main_bytes.unwrap_or(0)),
+            grouped(gap.headroom_bytes),
+        ),
+        fix: format!("{entry}, once max.request.size of that producer is {needed} or more"),
+        also: Some(
+            "where it is set: Spring, max.request.size of the ProducerFactory behind the KafkaTemplate of the recoverer; \
+             Connect, producer.override.max.request.size in the connector's configuration"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Each would have to take more than the other.
+fn circles(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
+    for circle in comparison.policy.families().circles() {
+        let topics: Vec<String> = circle.iter().map(ToString::to_string).collect();
+        found.push(Finding {
+            severity: Severity::Error,
+            rule: FindingRule::FamilyCircle,
+            values: vec![Value::new("families.members", "main", topics.join(" "), "config")],
+            why: format!(
+                "Each of these is a retry or dead-letter topic of another: {}. Each would have to take more than the next.",
+                topics.join(" → ")
+            ),
+            fix: "Say in families.members which of them is the main topic, and take it out of the others' members".to_owned(),
+            topics,
             also: None,
         });
     }
@@ -181,7 +276,7 @@ fn codec(comparison: &Comparison<'_>, family: &Family, member: &Member, found: &
             "The same record is stored larger or smaller in {} than in {}: it may fit one and not the other.",
             member.topic, family.main
         ),
-        fix: comparison.commands().set_compression(&member.topic, main.0),
+        fix: same_codec(comparison, family, member, main.0),
         also: None,
     });
 }
@@ -238,4 +333,22 @@ fn uncompressed(
         ),
         also: None,
     });
+}
+
+/// `producer` for both: a codec of the topic's own is found elsewhere, and judged twice.
+fn same_codec(
+    comparison: &Comparison<'_>,
+    family: &Family,
+    member: &Member,
+    of_main: &str,
+) -> String {
+    const PRODUCER: &str = "producer";
+    let commands = comparison.commands();
+    let member = commands.set_compression(&member.topic, PRODUCER);
+    if of_main == PRODUCER {
+        member
+    } else {
+        let main = commands.set_compression(&family.main, PRODUCER);
+        format!("{main} && {member}")
+    }
 }

@@ -6,6 +6,9 @@ use super::{
 };
 use crate::policy::{BATCHING_BYTES, Codec, Gate, Source, TopicPolicy, grouped};
 
+/// What a topic takes that takes all that clients batch: Kafka's own default.
+const BATCHING_LIMIT: u64 = BATCHING_BYTES + 12;
+
 pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     for topic in &comparison.facts.topics {
         override_above_broker(comparison, topic, found);
@@ -38,7 +41,23 @@ fn override_above_broker(
     else {
         return;
     };
+    // What families, or batching clients, need is no surprise, and taking it back would be found in its turn.
+    let by_families = comparison.needed_by_families(&topic.name).unwrap_or(0);
+    let by_clients = if inherited.value < BATCHING_BYTES {
+        BATCHING_LIMIT
+    } else {
+        0
+    };
+    let needed = by_families.max(by_clients);
+    if setting.value() <= needed {
+        return;
+    }
     let commands = comparison.commands();
+    let back = if needed > inherited.value {
+        commands.set_topic(&topic.name, &[(MAX_MESSAGE_BYTES, needed)])
+    } else {
+        commands.unset_topic(&topic.name, MAX_MESSAGE_BYTES)
+    };
     found.push(Finding {
         severity: Severity::Warning,
         rule: FindingRule::OverrideAboveBroker,
@@ -53,8 +72,7 @@ fn override_above_broker(
             grouped(setting.value())
         ),
         fix: format!(
-            "Size consumers' memory for it and leave it, or take it back: {}",
-            commands.unset_topic(&topic.name, MAX_MESSAGE_BYTES)
+            "Size consumers' memory for it and leave it, or take it back: {back}"
         ),
         also: None,
     });
@@ -198,6 +216,9 @@ fn small_limit(
     } else {
         MAX_MESSAGE_BYTES
     };
+    // A retry or dead-letter topic may need more, which is found beside this.
+    let by_families = comparison.needed_by_families(&topic.name).unwrap_or(0);
+    let enough = by_families.max(BATCHING_LIMIT);
     found.push(Finding {
         severity: Severity::Warning,
         rule: FindingRule::SmallBatchLimit,
@@ -206,7 +227,7 @@ fn small_limit(
         why: small_batches_hurt(),
         fix: comparison
             .commands()
-            .set_topic(&topic.name, &[(key, BATCHING_BYTES + 12)]),
+            .set_topic(&topic.name, &[(key, enough)]),
         also: Some(format!(
             "and record_bytes: {} in a rule for the topic",
             limit.value

@@ -4,6 +4,7 @@
 //! never limits anything.
 
 mod arithmetic;
+mod circles;
 mod names;
 #[cfg(test)]
 mod tests;
@@ -15,10 +16,10 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-pub use arithmetic::{Gap, gaps};
+pub use arithmetic::{Gap, Holder, Reach, gaps};
 pub use names::{Relative, relative};
 
-use super::labelled;
+use super::{DEFAULT_MAX_REQUEST_SIZE, labelled};
 use crate::config::{self, MAIN, TopicPattern};
 
 labelled! {
@@ -62,6 +63,8 @@ pub struct Family {
     pub alignment: Alignment,
     /// Members that the configuration names exactly and that do not exist.
     pub absent: Vec<String>,
+    /// What the producer that writes the members takes of one record, by its own estimate; `None`: known to be enough.
+    pub writer_max_bytes: Option<u64>,
 }
 
 /// One retry or dead-letter topic.
@@ -152,9 +155,12 @@ impl Families {
 impl Family {
     /// The members that the main topic's limits must allow for.
     pub fn enforced(&self) -> impl Iterator<Item = &Member> {
-        let enforces = self.alignment == Alignment::Enforce;
-        let members = self.members.iter();
-        members.filter(move |member| enforces && member.membership == Membership::Configured)
+        self.members.iter().filter(|member| self.enforces(member))
+    }
+
+    /// The main topic's limits must allow for this member.
+    pub fn enforces(&self, member: &Member) -> bool {
+        self.alignment == Alignment::Enforce && member.membership == Membership::Configured
     }
 }
 
@@ -291,6 +297,7 @@ fn configured(entry: &config::Family, topics: &Sorted<'_>) -> Vec<Family> {
             Alignment::Warn
         },
         absent: absent.get(*main).cloned().unwrap_or_default(),
+        writer_max_bytes: entry.writer_max_request_size.number(),
     };
     let families = roots.map(family);
     families
@@ -359,6 +366,7 @@ fn detect(topics: &Sorted<'_>, found: &mut BTreeMap<Arc<str>, Family>) {
                 members: Vec::new(),
                 alignment: Alignment::Warn,
                 absent: Vec::new(),
+                writer_max_bytes: Some(DEFAULT_MAX_REQUEST_SIZE),
             });
             family.members.push(Member {
                 topic: Arc::clone(topic),

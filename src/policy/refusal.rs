@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{BatchFacts, Codec, Gate, LIMITS, Limit, Size, Source, Violation};
+use super::{BatchFacts, Codec, Gate, LIMITS, Limit, MemberLimit, Size, Source, Violation};
 
 /// The longest `error_message`.
 pub const LONGEST_TEXT: usize = 1024;
@@ -251,17 +251,59 @@ fn set_by(limit: &Limit) -> String {
         Source::Broker => " that the topic inherits from the broker's message.max.bytes".to_owned(),
         Source::Segment => " set by the topic's segment.bytes".to_owned(),
         Source::Family if limit.headroom_bytes == 0 => {
-            format!(" kept for the family member \"{name}\"")
+            format!(" kept for the family member \"{name}\"{}", by_rule(limit))
         }
         Source::Family if limit.value == 0 => format!(
-            " kept for the family member \"{name}\", which takes no more than the headroom of {}",
-            grouped(limit.headroom_bytes)
+            " kept for the family member \"{name}\", which takes no more than the headroom of {}{}",
+            grouped(limit.headroom_bytes),
+            by_rule(limit)
         ),
-        Source::Family => format!(
-            " kept for the family member \"{name}\", which takes {} less {} of headroom",
-            grouped(limit.value.saturating_add(limit.headroom_bytes)),
-            grouped(limit.headroom_bytes)
+        Source::Family => {
+            let who = match limit.member_limit {
+                Some(MemberLimit::Writer) => "whose writer takes",
+                _ => "which takes",
+            };
+            format!(
+                " kept for the family member \"{name}\", {who} {}{} less {} of headroom",
+                grouped(limit.value.saturating_add(limit.headroom_bytes)),
+                by_rule(limit),
+                grouped(limit.headroom_bytes)
+            )
+        }
+    }
+}
+
+/// Which rule keeps a family's member small.
+fn by_rule(limit: &Limit) -> String {
+    match &limit.member_limit {
+        Some(MemberLimit::Rule(rule)) if **rule == *LIMITS => {
+            " (the configuration's limits)".to_owned()
+        }
+        Some(MemberLimit::Rule(rule)) => {
+            format!(" (rule \"{}\")", shortened(rule.to_string(), LONGEST_NAME))
+        }
+        Some(MemberLimit::Writer) => " (max.request.size)".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// What raises a family's limit that no broker sets.
+fn raise_member(limit: &Limit) -> Option<String> {
+    match limit.member_limit.as_ref()? {
+        MemberLimit::Writer => Some(
+            "Send less in one record, or raise max.request.size in the producer that writes retries and dead letters, \
+             and families.members[].writer_max_request_size with it."
+                .to_owned(),
         ),
+        MemberLimit::Rule(rule) => {
+            let key = limit.gate.limit_key();
+            let whose = if **rule == *LIMITS {
+                "the configuration's limits".to_owned()
+            } else {
+                format!("rule \"{}\"", shortened(rule.to_string(), LONGEST_NAME))
+            };
+            Some(format!("Send less, or ask for a larger {key} in {whose}."))
+        }
     }
 }
 
@@ -271,6 +313,9 @@ fn default_remedy(violation: &Violation, facts: Option<&BatchFacts>) -> String {
         return "Send it with a codec and a library that Kafka itself can read.".to_owned();
     }
     let limit = &violation.limit;
+    if let Some(remedy) = raise_member(limit) {
+        return remedy;
+    }
     let of_many = facts.is_some_and(|facts| {
         facts.records > 1
             && facts

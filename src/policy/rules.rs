@@ -250,6 +250,7 @@ impl Policy {
                 .filter(|_| is_by_rule)
                 .or_else(|| Some(LIMITS.into())),
             headroom_bytes: 0,
+            member_limit: None,
         };
         let sets = |gate| of_rule.is_some_and(|limits| limits.inside().any(|(set, _)| set == gate));
         let inside = in_force.inside();
@@ -390,6 +391,7 @@ impl TopicPolicy {
                     source: learned.source,
                     name: member.map(|member| Arc::clone(&member.topic)),
                     headroom_bytes: member.map_or(0, |member| member.headroom_bytes),
+                    member_limit: None,
                 }
             });
         match (&self.batch, learned) {

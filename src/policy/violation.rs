@@ -37,6 +37,18 @@ pub struct Limit {
     /// What `families.headroom` did to the number: taken off the member's own where the source is
     /// [`Source::Family`]; else added, because the topic has the limits of its main topic.
     pub headroom_bytes: u64,
+    /// What sets the member's number, where the source is [`Source::Family`] and it is not the member's own limit at
+    /// its broker.
+    pub member_limit: Option<MemberLimit>,
+}
+
+/// What keeps a family's member small, other than its broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemberLimit {
+    /// A rule of ours, or `limits`.
+    Rule(Arc<str>),
+    /// The producer that writes it: its `max.request.size`.
+    Writer,
 }
 
 /// One record of a batch.

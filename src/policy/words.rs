@@ -91,6 +91,9 @@ impl Gate {
     }
 }
 
+/// The Java producer's `max.request.size` unless it says otherwise: compared with its estimate of one record.
+pub const DEFAULT_MAX_REQUEST_SIZE: u64 = 1_048_576;
+
 /// What librdkafka, franz-go, kafka-go and sarama gather in one batch before they send it, about; they never split one,
 /// so a batch limit below it makes them lose small records.
 pub const BATCHING_BYTES: u64 = 1 << 20;

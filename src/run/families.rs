@@ -14,7 +14,7 @@ use super::aside;
 use crate::admin::{FamilyView, GapView, MemberView};
 use crate::cluster::{CompressionType, Topic};
 use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES};
-use crate::policy::families::{Alignment, Family, Gap, Member, Membership, gaps};
+use crate::policy::families::{Alignment, Family, Gap, Holder, Member, Membership, gaps};
 use crate::policy::{Codec, Gate, Learned, Policy, Source, grouped};
 use crate::proxy::Shared;
 use crate::telemetry::FamilyFit;
@@ -118,6 +118,7 @@ impl Shared {
                 .map(|member| self.member_view(&policy, family, member))
                 .collect(),
             absent: family.absent.clone(),
+            writer_max_request_size: family.writer_max_bytes,
         };
         families.map(view).collect()
     }
@@ -188,6 +189,12 @@ impl Shared {
             return String::new();
         };
         let (topic, needed) = (&member.topic, gap.member_bytes.saturating_add(missing));
+        if gap.holder == Holder::Writer {
+            return format!(
+                "; raise max.request.size to {needed} in the producer that writes {topic}, and \
+                 families.members[].writer_max_request_size with it (`none`: it is known to be enough)"
+            );
+        }
         let read = self
             .cluster
             .topic(topic)
@@ -198,11 +205,10 @@ impl Shared {
                     Source::Segment => SEGMENT_BYTES,
                     _ => MAX_MESSAGE_BYTES,
                 };
-                let detected = match member.membership {
-                    Membership::Configured => "",
-                    Membership::Detected => " --detected",
-                };
-                format!("; raise {topic}'s {key} to {needed}, or `sizegate align{detected}`")
+                let align = self
+                    .commands
+                    .align(member.membership == Membership::Detected);
+                format!("; raise {topic}'s {key} to {needed}, or `{align}`")
             }
             None => format!(
                 "; give {topic} a rule with {}: {needed}",
@@ -258,12 +264,21 @@ fn widest(gaps: &[Gap]) -> Option<u64> {
 fn in_words(gap: &Gap, remedy: &str) -> String {
     let Gap {
         gate,
+        holder,
         main_bytes,
         member_bytes,
         headroom_bytes,
         missing_bytes,
     } = gap;
     match (main_bytes, missing_bytes) {
+        (Some(main), Some(missing)) if *holder == Holder::Writer => format!(
+            "its writer takes records of {} estimated bytes, its main topic's limits let {} pass: with {} of headroom it \
+             lacks {} bytes{remedy}",
+            grouped(*member_bytes),
+            grouped(*main),
+            grouped(*headroom_bytes),
+            grouped(*missing)
+        ),
         (Some(main), Some(missing)) => format!(
             "its {gate} limit is {}, its main topic's {}: with {} of headroom it lacks {} bytes{remedy}",
             grouped(*member_bytes),

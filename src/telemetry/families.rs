@@ -149,12 +149,12 @@ const LIMITS_AGE: Spec = (
 
 const FAMILY_ALIGNED: Spec = (
     "family_aligned",
-    "1 where a retry or dead-letter topic takes all that its main topic's own limits take, with headroom; else 0.",
+    "1 where a retry or dead-letter topic, and what writes it, takes all that its main topic's own limits take, with headroom; else 0.",
     &["main", "member"],
 );
 const FAMILY_GAP_BYTES: Spec = (
     "family_gap_bytes",
-    "What a family member's own limits lack to take all that its main topic's take, with headroom; 0: nothing.",
+    "What a family member's own limits, or what writes it, lack to take all that its main topic's take, with headroom; 0: nothing.",
     &["main", "member"],
 );
 

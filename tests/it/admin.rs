@@ -11,7 +11,7 @@ use sizegate::admin::{
     ReloadView, StatusView, TopicView,
 };
 use sizegate::explain::BadQuestion;
-use sizegate::policy::families::{Alignment, MemberKind, Membership};
+use sizegate::policy::families::{Alignment, Holder, MemberKind, Membership};
 use sizegate::policy::{Action, Codec, Gate, Source};
 use sizegate::telemetry::{LastSizes, Metrics, RefusalRecord, Refusals};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -83,6 +83,7 @@ fn family() -> FamilyView {
             gap_bytes: Some(5),
             gates: vec![GapView {
                 gate: Gate::Batch,
+                holder: Holder::Member,
                 main_bytes: Some(100),
                 member_bytes: 105,
                 headroom_bytes: 10,
@@ -91,6 +92,7 @@ fn family() -> FamilyView {
             warnings: vec!["its compression.type is gzip, its main topic's is producer".into()],
         }],
         absent: vec!["orders-retry".into()],
+        writer_max_request_size: Some(1_048_576),
     }
 }
 
@@ -455,10 +457,11 @@ async fn families_come_with_what_each_member_lacks() {
             "members": [{
                 "topic": "orders-dlt", "kind": "dead_letter", "membership": "configured",
                 "aligned": false, "gap_bytes": 5,
-                "gates": [{"gate": "batch", "main_bytes": 100, "member_bytes": 105, "headroom_bytes": 10, "gap_bytes": 5}],
+                "gates": [{"gate": "batch", "holder": "member", "main_bytes": 100, "member_bytes": 105, "headroom_bytes": 10, "gap_bytes": 5}],
                 "warnings": ["its compression.type is gzip, its main topic's is producer"],
             }],
             "absent": ["orders-retry"],
+            "writer_max_request_size": 1_048_576,
         }]})
     );
 }

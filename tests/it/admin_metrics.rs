@@ -31,6 +31,7 @@ impl Known for Cluster {
             source,
             name: None,
             headroom_bytes: 0,
+            member_limit: None,
         };
         vec![
             limit(Gate::Batch, 1_048_588, Source::Broker),

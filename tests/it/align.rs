@@ -143,6 +143,11 @@ fn a_family_is_planned_aligned_and_found_aligned() {
         )]
     );
 
+    what_is_aligned_is_not_found_again_and_what_is_left_can_be_acknowledged(&kafka);
+    a_chain_of_families_is_aligned_in_one_go(&kafka);
+    families_in_a_circle_are_a_mistake_where_topics_close_it(&kafka);
+    the_command_that_explain_prints_aligns(&kafka);
+
     // The dead letter fits now: the largest that the main topic takes, with all of its headroom.
     let sizegate = Sizegate::start(&kafka, &format!("families: {families}"));
     let mut connection = Connection::open(sizegate.bootstrap());
@@ -152,6 +157,283 @@ fn a_family_is_planned_aligned_and_found_aligned() {
         &[Part::new(&dead_letters, batch_of_bytes(10_065_536).build())],
     );
     assert_eq!(answer[0].code, 0, "{answer:?}");
+}
+
+fn findings(ran: &Ran) -> Vec<(String, Vec<String>)> {
+    let json = ran.json();
+    let findings = json["findings"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{ran:?}"));
+    let topics = |finding: &Value| {
+        let topics = finding["topics"].as_array().unwrap().iter();
+        topics
+            .map(|topic| topic.as_str().unwrap().to_owned())
+            .collect()
+    };
+    findings
+        .iter()
+        .map(|finding| {
+            (
+                finding["rule"].as_str().unwrap().to_owned(),
+                topics(finding),
+            )
+        })
+        .collect()
+}
+
+/// No advice undoes another's: what `align` set, `check --cluster` does not want back.
+fn what_is_aligned_is_not_found_again_and_what_is_left_can_be_acknowledged(kafka: &Kafka) {
+    let family = "{main: orders, retry: ['{main}-retry-*'], dead_letter: [orders-dlt]WRITER}";
+    let yaml = |writer: &str, more: &str| {
+        format!(
+            "cluster: {{bootstrap_servers: ['{}']}}\nfamilies: {{detect: false, members: [{}]}}\n{more}",
+            kafka.bootstrap(),
+            family.replace("WRITER", writer)
+        )
+    };
+    let check = |yaml: &str, arguments: &[&str]| {
+        let arguments = [&["check", "--cluster"], arguments].concat();
+        command::sizegate(&arguments, yaml)
+    };
+    // 10,000,014 of estimate, with headroom.
+    let needed = "10065550";
+    let found = check(&yaml("", ""), &["--output", "json"]);
+    let json = found.json();
+    let of_writer = json["findings"].as_array().unwrap().iter().find(|finding| {
+        finding["rule"] == "family_writer_too_small" && finding["topics"][0] == "orders-dlt"
+    });
+    let fix = of_writer.unwrap_or_else(|| panic!("{json:#}"))["fix"]
+        .as_str()
+        .unwrap();
+    assert!(
+        fix.starts_with(&format!(
+            "writer_max_request_size: {needed} (or none) in the family of orders"
+        )),
+        "{fix}"
+    );
+    let known = yaml(&format!(", writer_max_request_size: {needed}"), "");
+    let left = findings(&check(&known, &["--output", "json"]));
+    let of = |rule: &str| {
+        let topics = left.iter().filter(|(found, _)| found == rule);
+        topics
+            .flat_map(|(_, topics)| topics.clone())
+            .collect::<Vec<_>>()
+    };
+    for gone in ["family_member_too_small", "family_writer_too_small"] {
+        assert!(of(gone).is_empty(), "{gone}: {left:?}");
+    }
+    // orders-dlt and orders-retry-1 are what their family needs; orders-retry-0 is twice that.
+    assert_eq!(
+        of("override_above_broker"),
+        ["orders", "orders-retry-0", "payments", "payments-dlt"]
+    );
+    // A family by its names, aligned on request, is no surprise either.
+    let detecting = known.replace("detect: false, ", "");
+    let detected = findings(&check(&detecting, &["--output", "json"]));
+    let about = |rule: &str| {
+        let finding = (rule.to_owned(), vec!["payments-dlt".to_owned()]);
+        detected.contains(&finding)
+    };
+    assert!(!about("override_above_broker") && !about("family_member_too_small"));
+    assert!(about("family_writer_too_small"), "{detected:?}");
+    assert_eq!(check(&known, &[]).code, FINDINGS);
+
+    let rules: std::collections::BTreeSet<&str> = left.iter().map(|(rule, _)| &**rule).collect();
+    let acknowledge = |wanted: &dyn Fn(&str) -> bool| -> Vec<String> {
+        let wanted = rules.iter().filter(|rule| wanted(rule));
+        wanted.map(|rule| format!("--ignore={rule}")).collect()
+    };
+    fn words(list: &[String]) -> Vec<&str> {
+        list.iter().map(String::as_str).collect()
+    }
+    let ran = check(&known, &words(&acknowledge(&|_| true)));
+    assert_eq!(ran.code, FINE, "{ran:?}");
+    assert!(
+        ran.out
+            .contains("ignored override_above_broker  orders\n  reason --ignore\n")
+            && ran.out.trim_end().ends_with(" ignored."),
+        "{}",
+        ran.out
+    );
+    // About one topic only: the others' still count.
+    let mut some = acknowledge(&|rule| rule != "override_above_broker");
+    some.push("--ignore=override_above_broker:orders*".to_owned());
+    assert_eq!(check(&known, &words(&some)).code, FINDINGS);
+    some.push("--ignore=override_above_broker:payments*".to_owned());
+    assert_eq!(check(&known, &words(&some)).code, FINE);
+    // The same in the configuration, with reasons; and what acknowledges nothing is told.
+    let entries: Vec<String> = rules
+        .iter()
+        .map(|rule| format!("- {{finding: {rule}, reason: it is meant so}}"))
+        .collect();
+    let entries = format!(
+        "ignore:\n{}\n- {{finding: family_circle, topic: orders, reason: once}}\n",
+        entries.join("\n")
+    );
+    let ran = check(&format!("{known}{entries}"), &["--output", "json"]);
+    let json = ran.json();
+    assert_eq!(
+        (ran.code, &json["ok"], &json["findings"]),
+        (FINE, &json!(true), &json!([]))
+    );
+    assert_eq!(
+        json["ignored"].as_array().unwrap().len(),
+        left.len(),
+        "{json:#}"
+    );
+    assert_eq!(json["ignored"][0]["reason"], "it is meant so");
+    assert_eq!(
+        json["advice"],
+        json!([
+            "ignore: there is no family_circle of orders to acknowledge any more (once): remove it"
+        ])
+    );
+    let wrong = check(&known, &["--ignore", "override"]);
+    assert_eq!(wrong.code, 64, "{wrong:?}");
+    assert!(wrong.err.contains("`override_above_broker`"), "{wrong:?}");
+}
+
+/// A member that is a main topic itself: its own members need more, too.
+fn a_chain_of_families_is_aligned_in_one_go(kafka: &Kafka) {
+    kafka.create_topic("chain-a", 1, 1, &[("max.message.bytes", "3000000")]);
+    kafka.create_topic("chain-b", 1, 1, &[]);
+    kafka.create_topic("chain-c", 1, 1, &[("segment.bytes", "2000000")]);
+    let families = "{detect: false, members: [{main: chain-b, dead_letter: [chain-c]}, {main: chain-a, retry: [chain-b]}]}";
+    let applied = align(kafka, families, &["--apply", "--output", "json"]);
+    let change = |topic: &str, key: &str, from, to| (topic.to_owned(), key.to_owned(), from, to);
+    assert_eq!(
+        (applied.code, changes(&applied)),
+        (
+            FINE,
+            vec![
+                change("chain-b", "max.message.bytes", 1_048_588, 3_065_536),
+                change("chain-c", "segment.bytes", 2_000_000, 3_131_072),
+                change("chain-c", "max.message.bytes", 1_048_588, 3_131_072),
+            ]
+        ),
+        "{applied:?}"
+    );
+    let again = align(kafka, families, &["--apply"]);
+    assert_eq!(
+        (again.code, &*again.out),
+        (FINE, "Every family is aligned: nothing to do.\n")
+    );
+    // Batches are left to the broker: that is no limit that could not be read.
+    let left_alone = format!(
+        "cluster: {{bootstrap_servers: ['{}']}}\nlimits: {{batch_bytes: none}}\nfamilies: {families}\n",
+        kafka.bootstrap()
+    );
+    let ran = command::sizegate(&["align"], &left_alone);
+    assert_eq!(ran.code, FINE, "{ran:?}");
+}
+
+fn families_in_a_circle_are_a_mistake_where_topics_close_it(kafka: &Kafka) {
+    for topic in ["circle-a1", "circle-b1"] {
+        kafka.create_topic(topic, 1, 1, &[]);
+    }
+    let families = "{detect: false, members: [{main: 'circle-a*', retry: ['circle-b*']}, {main: 'circle-b*', dead_letter: \
+                    ['circle-a*']}]}";
+    for _ in 0..2 {
+        let ran = align(kafka, families, &["--apply"]);
+        assert_eq!(ran.code, 64, "{ran:?}");
+        assert!(
+            ran.err.contains("in a circle") && ran.err.contains("circle-a1, circle-b1"),
+            "{ran:?}"
+        );
+    }
+    let yaml = format!(
+        "cluster: {{bootstrap_servers: ['{}']}}\nfamilies: {families}\n",
+        kafka.bootstrap()
+    );
+    let ran = command::sizegate(&["check", "--cluster", "--output", "json"], &yaml);
+    let circle = (
+        "family_circle".to_owned(),
+        vec!["circle-a1".to_owned(), "circle-b1".to_owned()],
+    );
+    assert!(findings(&ran).contains(&circle), "{ran:?}");
+    for topic in ["circle-a1", "circle-b1"] {
+        kafka.delete_topic(topic);
+    }
+}
+
+/// Pasted into a shell, it does what it is said to do.
+fn the_command_that_explain_prints_aligns(kafka: &Kafka) {
+    kafka.create_topic("bills", 1, 1, &[("max.message.bytes", "4000000")]);
+    kafka.create_topic("bills_dead_letter_queue", 1, 1, &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("it's a folder");
+    std::fs::create_dir(&dir).unwrap();
+    let file = dir.join("size gate.yaml");
+    let minimal = format!(
+        "cluster: {{bootstrap_servers: ['{}']}}\n",
+        kafka.bootstrap()
+    );
+    std::fs::write(&file, &minimal).unwrap();
+    let explain = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_sizegate"))
+            .args([
+                "explain",
+                "bills",
+                "--value-bytes=3900000",
+                "--max-request-size=10000000",
+                "--output=json",
+            ])
+            .args(arguments)
+            .output()
+            .unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        found["remedy"][4].clone()
+    };
+    let paste = |line: &str| {
+        let script = format!(
+            "sizegate() {{ '{}' \"$@\"; }}\n{line}\n",
+            env!("CARGO_BIN_EXE_sizegate")
+        );
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+    };
+    let taken = |bytes: &str| {
+        kafka.alter_topic_config(
+            "bills_dead_letter_queue",
+            &[("max.message.bytes", Some(bytes))],
+        );
+    };
+    let servers = kafka.bootstrap();
+    for arguments in [
+        &["--config", file.to_str().unwrap()][..],
+        &["--bootstrap-servers", &servers],
+    ] {
+        taken("1048588");
+        let advice = eventually(std::time::Duration::from_secs(60), "it is small", || {
+            let advice = explain(arguments);
+            (advice["state"] == "change").then_some(advice)
+        });
+        let line = advice["command"].as_str().unwrap();
+        assert!(line.ends_with(" --detected --apply"), "{line}");
+        paste(line);
+        let advice = explain(arguments);
+        assert_eq!(
+            (&advice["state"], &advice["command"]),
+            (&json!("look"), &Value::Null),
+            "what is left is its writer: {advice:#}"
+        );
+    }
+    // A configured family needs no `--detected`, and the command does not have it.
+    let family = "families: {members: [{main: bills, dead_letter: [bills_dead_letter_queue], writer_max_request_size: none}]}\n";
+    std::fs::write(&file, format!("{minimal}{family}")).unwrap();
+    taken("1048588");
+    let arguments = ["--config", file.to_str().unwrap()];
+    let advice = eventually(std::time::Duration::from_secs(60), "it is small", || {
+        let advice = explain(&arguments);
+        (advice["state"] == "change").then_some(advice)
+    });
+    let line = advice["command"].as_str().unwrap();
+    assert!(line.ends_with(".yaml' --apply"), "{line}");
+    paste(line);
+    assert_eq!(explain(&arguments)["state"], "fine");
 }
 
 /// Only ANONYMOUS, on the plain listener, may do anything; `bob` comes by SASL.

@@ -2,7 +2,7 @@
 //! commands it gives mend it.
 
 use crate::support::command::{self, Ran, kafka_tool};
-use crate::support::{Kafka, KafkaOptions};
+use crate::support::{Connection, Kafka, KafkaOptions, Part, Record, Sizegate, batch};
 use serde_json::Value;
 
 const EXIT_FINE: i32 = 0;
@@ -105,7 +105,21 @@ fn topics_that_do_not_fit_are_found_and_mended_by_the_commands_given() {
     // By its name alone.
     create("payments", &[("max.message.bytes", "3000000")]);
     create("payments.DLT", &[]);
-    let config = "families: {members: [{main: orders, retry: ['{main}-retry-*'], dead_letter: [orders-dlt]}]}";
+    let config = "families: {members: [{main: orders, retry: ['{main}-retry-*'], dead_letter: [orders-dlt], \
+                  writer_max_request_size: none}]}";
+    // What the writer of dead letters takes bounds what enters, however it is compressed: that is the warning then.
+    let of_writers = config.replace(", writer_max_request_size: none", "");
+    let found = findings(&check(&kafka, &of_writers, &["--output", "json"]));
+    let writer = only(&found, "family_writer_too_small", "orders-dlt");
+    assert_eq!(writer["severity"], "warning");
+    assert_eq!(
+        value(writer, "orders-dlt", "writer_max_request_size")["value"],
+        1_048_576
+    );
+    assert!(
+        of(&found, "family_uncompressed", "orders-dlt").is_empty(),
+        "{found:#?}"
+    );
     let ran = check(&kafka, config, &["--output", "json"]);
     assert_eq!(ran.code, EXIT_FINDINGS, "{ran:?}");
     let found = findings(&ran);
@@ -263,6 +277,203 @@ fn topics_that_do_not_fit_are_found_and_mended_by_the_commands_given() {
     );
 
     rules_are_compared_with_the_topics_there_are(&kafka);
+    what_others_keep_for_themselves_is_found_by_the_limits_in_force_and_lifted(&kafka);
+}
+
+/// All advice that is a command, followed round by round: what was mended is not asked back, and it ends.
+#[test]
+fn no_advice_undoes_another() {
+    let kafka = Kafka::start("4.3.0", KafkaOptions::default());
+    // Every topic inherits less than clients batch.
+    kafka.alter_broker_config("", &[("message.max.bytes", Some("600000"))]);
+    for (topic, configs) in [
+        ("plain", &[][..]),
+        ("wide", &[("max.message.bytes", "4194304")]),
+        // Stored with a codec of their own, main and member.
+        (
+            "bills",
+            &[
+                ("compression.type", "gzip"),
+                ("max.message.bytes", "3000000"),
+            ],
+        ),
+        (
+            "bills-dlt",
+            &[("compression.type", "lz4"), ("segment.bytes", "1048576")],
+        ),
+        ("notes", &[("compression.type", "zstd")]),
+        ("notes-retry-0", &[]),
+        ("notes-dlt", &[("max.message.bytes", "9000000")]),
+    ] {
+        kafka.create_topic(topic, 1, 1, configs);
+    }
+    let families = "families: {members: [{main: bills, dead_letter: [bills-dlt], writer_max_request_size: none}]}";
+    // A topic's key, and the value that advice gave it last; `None`: taken back.
+    let mut given: Vec<(String, Option<String>)> = Vec::new();
+    for round in 0.. {
+        let ran = check(&kafka, families, &["--output", "json"]);
+        let found = findings(&ran);
+        let commands: Vec<&str> = found
+            .iter()
+            // Which only says that it may be taken back.
+            .filter(|finding| finding["rule"] != "override_above_broker")
+            .filter_map(|finding| Some(&fix(finding)[fix(finding).find("kafka-configs.sh")?..]))
+            .flat_map(|commands| commands.split(" && "))
+            .filter(|command| command.contains("--entity-name "))
+            .collect();
+        if commands.is_empty() {
+            assert!(round > 0, "there was something to mend: {found:#?}");
+            let own = ["bills", "notes-dlt", "wide"];
+            let topics = found
+                .iter()
+                .filter(|finding| finding["rule"] == "override_above_broker")
+                .map(|finding| finding["topics"][0].as_str().unwrap());
+            assert!(
+                topics.eq(own),
+                "only what was there before is a surprise: {found:#?}"
+            );
+            for gone in [
+                "small_batch_limit",
+                "recompressed",
+                "family_codec",
+                "family_member_too_small",
+                "segment_below_limit",
+            ] {
+                let is_gone = found.iter().all(|finding| finding["rule"] != gone);
+                assert!(is_gone, "{gone}: {found:#?}");
+            }
+            return;
+        }
+        assert!(round < 6, "it does not end: {commands:#?}\n{given:#?}");
+        for command in commands {
+            let after = |word: &str| {
+                let (_, rest) = command.split_once(word)?;
+                rest.split_whitespace().next()
+            };
+            let topic = after("--entity-name ").unwrap();
+            let changes = match (after("--add-config "), after("--delete-config ")) {
+                (Some(configs), _) => configs
+                    .split(',')
+                    .map(|config| config.split_once('=').unwrap())
+                    .map(|(key, value)| (key, Some(value)))
+                    .collect(),
+                (None, Some(key)) => vec![(key, None)],
+                _ => panic!("{command}"),
+            };
+            for (key, value) in changes {
+                let place = format!("{topic} {key}");
+                let earlier = given.iter().filter(|(known, _)| *known == place);
+                let number = |value: &Option<String>| {
+                    value.as_ref().and_then(|value| value.parse::<u64>().ok())
+                };
+                for (_, earlier) in earlier {
+                    // Once raised, only ever raised further: a chain of families grows from its beginning.
+                    let value = value.map(str::to_owned);
+                    assert!(
+                        *earlier == value || number(earlier) < number(&value) && earlier.is_some(),
+                        "{place} was advised to be {earlier:?}, and then {value:?}"
+                    );
+                }
+                given.push((place, value.map(str::to_owned)));
+                kafka.alter_topic_config(topic, &[(key, value)]);
+            }
+        }
+        // A broker applies and tells a change a moment later.
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+}
+
+/// F2: whatever sets the limit, and followed: what was refused is stored.
+fn what_others_keep_for_themselves_is_found_by_the_limits_in_force_and_lifted(kafka: &Kafka) {
+    const KEPT: [&str; 6] = [
+        "_schemas",
+        "connect-offsets",
+        "connect-status",
+        "mm2-offset-syncs.west.internal",
+        "connect-configs",
+        "app-KSTREAM-STORE-0000000001-changelog",
+    ];
+    let created: Vec<_> = KEPT
+        .iter()
+        .take(4)
+        .map(|topic| kafka.create_topic(topic, 1, 1, &[]))
+        .collect();
+    kafka.create_topic("__consumer_offsets", 1, 1, &[]);
+    // Takes no more than what is allowed.
+    kafka.create_topic(
+        "app-small-changelog",
+        1,
+        1,
+        &[("max.message.bytes", "60000")],
+    );
+    for (limits, setter) in [
+        ("limits: {record_bytes: 64KiB}\n", "limits"),
+        (
+            "limits: {batch_bytes: 64KiB, value_bytes: 60KiB}\n",
+            "limits",
+        ),
+        (
+            "rules: [{name: all, topics: ['*'], limits: {estimate_bytes: 64KiB, ratio: 100}}]\n",
+            "rule all",
+        ),
+        (
+            "limits: {uncompressed_bytes: 64KiB}\nrules: [{name: internal, topics: ['*', /_.*/], limits: {headers_bytes: 1KiB}}]\n",
+            "rule internal",
+        ),
+        (
+            "rules: [{name: some, topics: ['*'], clients: {client_ids: ['connect*']}, limits: {record_bytes: 64KiB}}]\n",
+            "rule some",
+        ),
+    ] {
+        let ran = check(kafka, limits, &["--output", "json"]);
+        let found = findings(&ran);
+        for topic in KEPT.iter().chain(&["__consumer_offsets"]) {
+            let finding = only(&found, "internal_topic", topic);
+            assert_eq!(finding["values"][0]["of"], setter, "{finding:#}");
+        }
+        if !limits.contains("ratio") && !limits.contains("headers") {
+            assert!(of(&found, "internal_topic", "app-small-changelog").is_empty());
+        }
+        // All that is said is done: rules before the others.
+        let fixes = found
+            .iter()
+            .filter(|finding| finding["rule"] == "internal_topic")
+            .map(|finding| {
+                fix(finding)
+                    .strip_prefix("As the first of the rules: ")
+                    .unwrap()
+            });
+        // Each of the fixes speaks of its own topics; two need two names.
+        let rules: Vec<String> = fixes
+            .enumerate()
+            .map(|(n, rule)| rule.replacen("{name: internal", &format!("{{name: internal-{n}x"), 1))
+            .collect();
+        let lifted = match limits.split_once("rules: [") {
+            Some((before, after)) => format!("{before}rules: [{}, {after}", rules.join(", ")),
+            None => format!("{limits}rules: [{}]\n", rules.join(", ")),
+        };
+        let ran = check(kafka, &lifted, &["--output", "json"]);
+        let found = findings(&ran);
+        let left: Vec<_> = found
+            .iter()
+            .filter(|finding| finding["rule"] == "internal_topic")
+            .collect();
+        assert!(left.is_empty(), "{lifted}{left:#?}");
+        if setter == "rule some" {
+            continue;
+        }
+        for (yaml, code) in [(limits, 10), (&*lifted, 0)] {
+            let sizegate = Sizegate::start(kafka, yaml);
+            let mut connection = Connection::open(sizegate.bootstrap());
+            for topic in &created {
+                let record = Record::of_random(70_000, 1)
+                    .key("k")
+                    .header("h", vec![b'x'; 2_000]);
+                let sent = connection.produce(8, -1, &[Part::new(topic, batch([record]).build())]);
+                assert_eq!(sent[0].code, code, "{yaml}: {sent:?}");
+            }
+        }
+    }
 }
 
 fn rules_are_compared_with_the_topics_there_are(kafka: &Kafka) {
@@ -335,8 +546,8 @@ fn brokers_that_do_not_fit_are_found() {
     );
     let frame = only(&found, "frame_above_socket", "");
     assert!(
-        fix(frame).starts_with("listener.frame_bytes: 1048576"),
-        "{frame}"
+        fix(frame).starts_with("listener.frame_bytes: 1049612"),
+        "what the brokers are to take, or it would be too small in its turn: {frame}"
     );
     let replica = of(&found, "replica_fetch_below_limit", "");
     assert_eq!(replica.len(), 2, "{replica:#?}");

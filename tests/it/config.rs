@@ -17,6 +17,7 @@ use sizegate::config::{
     self, Advertise, BatchLimit, Config, Decode, Env, InsideLimit, LogFormat, LogLevel, Mode,
     Overrides, SaslMechanism, TopicPattern,
 };
+use sizegate::findings::FindingRule;
 use sizegate::policy::{Action, ErrorCode};
 use tempfile::TempDir;
 

@@ -351,12 +351,58 @@ fn cases() -> Vec<Case> {
             triage: [Look, Fine, Fine, Fine, Change],
             words: &[
                 "Its dead letter, 2,065,610 bytes with headroom, would not fit orders-dlt (1,048,588)",
+                "Whoever writes orders-dlt refuses it by itself if its max.request.size is below 2,065,624 (1,048,576 here",
                 "sizegate align",
+                "--detected --apply",
+            ],
+        },
+        Case {
+            report: "compressed, it and its dead letter fit: but dead letters are usually written uncompressed",
+            yaml: "",
+            topics: vec![topic("orders"), topic("orders-dlt")],
+            question: with(ask(1_880_000), |q| {
+                q.max_request_size = Some(8 * MIB);
+                q.compressed_bytes = Some(474_705);
+            }),
+            refused_by: None,
+            verdict: &["Nobody refuses it"],
+            triage: [Look, Fine, Fine, Fine, Look],
+            words: &[
+                "As it travels, 540,241 bytes with headroom, it fits orders-dlt, which takes 1,048,588",
+                "that is 1,945,610 bytes with headroom, and does not fit",
+            ],
+        },
+        Case {
+            report: "aligned, and the writer of the dead letter at its default: it would refuse by itself",
+            yaml: "families: {members: [{main: orders, dead_letter: [orders-dlt]}]}",
+            topics: vec![topic("orders"), own("orders-dlt", 1_114_124)],
+            question: with(ask(1_048_300), |q| q.max_request_size = Some(8 * MIB)),
+            refused_by: Some(Us),
+            verdict: &["for gate estimate, which allows 983,040 (family orders-dlt)"],
+            triage: [Fine, Change, Fine, Fine, Look],
+            words: &[
+                "max.request.size of the producer that writes the family's member orders-dlt, less headroom (983,040)",
+                "set it to 1113923 or more in that producer, and then writer_max_request_size: 1113923 in the family",
+            ],
+        },
+        Case {
+            report: "a rule keeps the dead-letter topic small: it is named, and align has nothing to do with it",
+            yaml: "rules: [{name: dead, topics: [orders-dlt], limits: {record_bytes: 100KiB}}]\n\
+                   families: {members: [{main: orders, dead_letter: [orders-dlt]}]}",
+            topics: vec![topic("orders"), own("orders-dlt", 1_114_124)],
+            question: ask(50_000),
+            refused_by: Some(Us),
+            verdict: &["for gate record, which allows 36,864 (family orders-dlt)"],
+            triage: [Fine, Change, Fine, Fine, Change],
+            words: &[
+                "record_bytes of rule \"dead\" for the family's member orders-dlt, less headroom (36,864)",
+                "rule \"dead\" gives record_bytes of 102,400: with headroom it needs record_bytes: 115547 there",
+                "Rule \"dead\" gives orders-dlt record_bytes of 102,400, and this needs 115,547 there",
             ],
         },
         Case {
             report: "the same with alignment: enforce: told at the first send",
-            yaml: "families: {members: [{main: orders, dead_letter: [orders-dlt], alignment: enforce}]}",
+            yaml: "families: {members: [{main: orders, dead_letter: [orders-dlt], writer_max_request_size: none}]}",
             topics: vec![own("orders", 10_000_000), topic("orders-dlt")],
             question: with(ask(2_000_000), |q| q.max_request_size = Some(10_000_000)),
             refused_by: Some(Us),
@@ -367,7 +413,7 @@ fn cases() -> Vec<Case> {
             triage: [Fine, Change, Fine, Look, Change],
             words: &[
                 "orders-dlt, a member of the family of orders: 1,048,588 less 65,536 of headroom = 983,052, in force",
-                "It is kept for a retry or dead-letter topic",
+                "It is kept for the retry or dead-letter topic orders-dlt",
             ],
         },
         Case {

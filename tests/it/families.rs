@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::{
     Answer, Connection, KAFKA_VERSIONS, Kafka, Part, Record, Sizegate, Topic, batch,
-    batch_of_bytes, eventually, unique,
+    batch_of_bytes, command, eventually, unique,
 };
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -110,8 +110,10 @@ fn what_a_dead_letter_topic_cannot_take_is_refused_at_its_main_topic_with_both_n
         );
         assert_eq!(
             member["gates"],
-            json!([{"gate": "batch", "main_bytes": 1_048_588, "member_bytes": 200_000,
-                    "headroom_bytes": HEADROOM, "gap_bytes": 914_124}])
+            json!([{"gate": "batch", "holder": "member", "main_bytes": 1_048_588, "member_bytes": 200_000,
+                    "headroom_bytes": HEADROOM, "gap_bytes": 914_124},
+                   {"gate": "estimate", "holder": "writer", "main_bytes": 1_048_603, "member_bytes": 1_048_576,
+                    "headroom_bytes": HEADROOM, "gap_bytes": 65_563}])
         );
         let limit = 200_000 - HEADROOM;
         let mut connection = Connection::open(sizegate.bootstrap());
@@ -157,7 +159,8 @@ fn what_a_dead_letter_topic_cannot_take_is_refused_at_its_main_topic_with_both_n
         let topics = sizegate.json(&format!("/api/v1/topics?topic={}", main.name));
         assert_eq!(
             topics["topics"][0]["limits"],
-            json!([{"gate": "batch", "limit_bytes": limit, "source": "family", "name": dlt.name}])
+            json!([{"gate": "batch", "limit_bytes": limit, "source": "family", "name": dlt.name},
+                   {"gate": "estimate", "limit_bytes": 983_040, "source": "family", "name": dlt.name}])
         );
         let line = sizegate.log_line(&["may not fit this member", &main.name]);
         assert!(line.contains("it lacks 914,124 bytes; raise"), "{line}");
@@ -222,7 +225,7 @@ fn a_member_raised_at_the_broker_is_no_reason_to_refuse_a_second_later() {
         // What the proxy learns, it learns when it asks.
         let sizegate = Sizegate::before(&kafka.bootstrap())
             .cluster("admin: {refresh_interval: 10m}")
-            .yaml(&config(&main.name, ""))
+            .yaml(&config(&main.name, ", writer_max_request_size: none"))
             .start();
         known(&sizegate, &main.name, &dlt.name);
         let mut connection = Connection::open(sizegate.bootstrap());
@@ -252,6 +255,157 @@ fn a_member_raised_at_the_broker_is_no_reason_to_refuse_a_second_later() {
         );
         assert_eq!(produce(&mut connection, 13, &main, 1_048_588).code, 0);
     }
+}
+
+/// The producer that writes dead letters has a `max.request.size` of its own, which no topic's limit changes.
+#[test]
+fn what_the_writer_of_dead_letters_would_refuse_is_refused_at_the_main_topic_until_it_is_known_to_take_it()
+ {
+    let kafka = Kafka::shared(KAFKA_VERSIONS[1]);
+    let Pair { main, dlt } = Pair::new(kafka, "2000000");
+    // Null key, no headers: an estimate of 87 bytes more than the value.
+    let most = 1_048_576 - HEADROOM - 87;
+    let record = |value_bytes| batch([Record::of_random(value_bytes, 3)]).base_timestamp(time());
+    let zeros = |value_bytes| {
+        let records = batch([Record::of_a(value_bytes)]).base_timestamp(time());
+        records.codec(Codec::Zstd).build()
+    };
+    let sizegate = Sizegate::start(kafka, &config(&main.name, ""));
+    let member = known(&sizegate, &main.name, &dlt.name);
+    assert_eq!(
+        (&member["aligned"], &member["gap_bytes"]),
+        (&json!(false), &json!(65_563)),
+        "the topics fit, the writer does not"
+    );
+    let line = sizegate.log_line(&["may not fit this member", &main.name, "its writer takes"]);
+    assert!(
+        line.contains("writer_max_request_size") && line.contains("to 1114139"),
+        "{line}"
+    );
+    let mut connection = Connection::open(sizegate.bootstrap());
+    for version in [8, 13] {
+        for (value_bytes, code) in [(most - 1, 0), (most, 0), (most + 1, 10)] {
+            let answer = send(&mut connection, version, &main, record(value_bytes).build());
+            assert_eq!(answer.code, code, "{value_bytes}: {answer:?}");
+            // Compressed to next to nothing, it is the same record for whoever writes its dead letter.
+            let answer = send(&mut connection, version, &main, zeros(value_bytes));
+            assert_eq!(answer.code, code, "{value_bytes}: {answer:?}");
+            if code == 10 {
+                let told = format!(
+                    "would be 983,041 bytes by a Java producer's estimate, more than the estimate limit of 983,040 kept for \
+                     the family member \"{}\", whose writer takes 1,048,576 (max.request.size) less 65,536 of headroom (by 1).",
+                    dlt.name
+                );
+                let text = text(&answer);
+                assert!(
+                    text.contains(&told)
+                        && text.contains("raise max.request.size in the producer that writes")
+                        && text.contains(
+                            "gate=estimate size_bytes=983041 limit_bytes=983040 source=family"
+                        ),
+                    "{text}"
+                );
+            }
+        }
+        // The member's own topic is not bounded by it: what arrives there, its writer took.
+        let answer = send(&mut connection, version, &dlt, record(1_500_000).build());
+        assert_eq!(answer.code, 0, "{answer:?}");
+    }
+    drop(sizegate);
+    for (more, value_bytes) in [
+        (", writer_max_request_size: none", 1_048_516),
+        (", writer_max_request_size: 1114139", 1_048_516),
+    ] {
+        let sizegate = Sizegate::start(kafka, &config(&main.name, more));
+        let member = known(&sizegate, &main.name, &dlt.name);
+        assert_eq!(member["aligned"], true, "{member}");
+        let pair = [("main", &*main.name), ("member", &*dlt.name)];
+        assert_eq!(sizegate.metrics().sum("family_aligned", &pair), 1.0);
+        let mut connection = Connection::open(sizegate.bootstrap());
+        let answer = send(&mut connection, 13, &main, record(value_bytes).build());
+        assert_eq!(answer.code, 0, "{more}: {answer:?}");
+    }
+}
+
+/// F12: which rule keeps a member small is said where it is felt.
+#[test]
+fn a_members_own_rule_is_named_at_its_main_topic() {
+    let kafka = Kafka::shared(KAFKA_VERSIONS[1]);
+    let Pair { main, dlt } = Pair::new(kafka, "2000000");
+    let rules = format!(
+        "rules: [{{name: dead, topics: [{}], limits: {{record_bytes: 100KiB, batch_bytes: 300KiB}}}}]\n",
+        dlt.name
+    );
+    let sizegate = Sizegate::start(kafka, &format!("{rules}{}", config(&main.name, "")));
+    known(&sizegate, &main.name, &dlt.name);
+    let mut connection = Connection::open(sizegate.bootstrap());
+    let refused = produce(&mut connection, 13, &main, 40_000);
+    let told = format!(
+        "more than the record limit of 36,864 kept for the family member \"{}\", which takes 102,400 (rule \"dead\") less \
+         65,536 of headroom",
+        dlt.name
+    );
+    let said = text(&refused);
+    assert!(
+        said.contains(&told)
+            && said.contains("ask for a larger record_bytes in rule \"dead\"")
+            && !said.contains("align"),
+        "{said}"
+    );
+    let many = batch((0..100).map(|n| Record::of_random(3_000, n))).base_timestamp(time());
+    let refused = send(&mut connection, 13, &main, many.build());
+    let said = text(&refused);
+    assert!(
+        said.contains("larger batch_bytes in rule \"dead\"") && !said.contains("align"),
+        "{said}"
+    );
+    drop(sizegate);
+
+    // What `explain` says it takes is enough, there and here.
+    let rule = |record_bytes: &str| {
+        format!(
+            "rules: [{{name: dead, topics: [{}], limits: {{record_bytes: {record_bytes}}}}}]\n{}",
+            dlt.name,
+            config(&main.name, "")
+        )
+    };
+    let servers = format!(
+        "cluster: {{bootstrap_servers: ['{}']}}\n",
+        kafka.bootstrap()
+    );
+    let explained = command::sizegate(
+        &[
+            "explain",
+            &main.name,
+            "--value-bytes=50000",
+            "--output=json",
+        ],
+        &format!("{servers}{}", rule("100KiB")),
+    );
+    let text = explained.json()["remedy"][1]["text"].clone();
+    let (_, needed) = text
+        .as_str()
+        .unwrap()
+        .split_once("it needs record_bytes: ")
+        .unwrap();
+    let needed = needed.split(' ').next().unwrap();
+    assert_eq!(needed.parse(), Ok(50_011 + HEADROOM), "{text}");
+    let sizegate = Sizegate::start(kafka, &rule(needed));
+    known(&sizegate, &main.name, &dlt.name);
+    let mut connection = Connection::open(sizegate.bootstrap());
+    let record = || Record::of_random(50_000, 5);
+    let sent = |record: Record| batch([record]).base_timestamp(time()).build();
+    let answer = send(&mut connection, 13, &main, sent(record()));
+    assert_eq!(answer.code, 0, "{answer:?}");
+    // Its dead letter, with all of its headroom: the header's name and lengths count too.
+    let header = vec![b'x'; HEADROOM - 5];
+    let answer = send(
+        &mut connection,
+        13,
+        &dlt,
+        sent(record().header("h", header)),
+    );
+    assert_eq!(answer.code, 0, "{answer:?}");
 }
 
 #[test]
@@ -429,7 +583,16 @@ fn a_main_topic_raised_alone_leaves_its_dead_letters_behind_and_that_is_said() {
     let dlt = kafka.create_topic(&format!("{}-dlt", main.name), 1, 1, &[]);
     let sizegate = Sizegate::start(kafka, &config(&main.name, ""));
     let member = known(&sizegate, &main.name, &dlt.name);
-    assert_eq!(member["gap_bytes"], 10_000_000 + HEADROOM - 1_048_588);
+    assert_eq!(
+        member["gates"][0]["gap_bytes"],
+        10_000_000 + HEADROOM - 1_048_588
+    );
+    // A record that fills such a batch has an estimate of 14 bytes more: so much must its writer take.
+    assert_eq!(
+        member["gap_bytes"],
+        10_000_014 + HEADROOM - 1_048_576,
+        "the widest"
+    );
     let mut connection = Connection::open(sizegate.bootstrap());
     let refused = produce(&mut connection, 13, &main, 2_000_000);
     assert!(

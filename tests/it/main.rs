@@ -17,6 +17,7 @@ mod cluster;
 mod cluster_failover;
 mod cluster_security;
 mod config;
+mod connect_dead_letters;
 mod control_plane;
 mod dashboards;
 mod deep_gates;

@@ -297,6 +297,7 @@ fn family() -> FamilyView {
             warnings: vec![HOSTILE.into()],
         }],
         absent: vec![HOSTILE.into()],
+        writer_max_request_size: None,
     }
 }
 

@@ -89,6 +89,13 @@ fn a_file_of_measurements_becomes_rules_that_check_accepts() {
         ),
         histogram("record_bytes", "quiet", &[(512, 7)]),
         histogram("record_bytes", "_other", &[(512, 70_000)]),
+        histogram("record_bytes", "app-store-changelog", &[(512, 1_000)]),
+        histogram(
+            "record_bytes",
+            "mm2-offset-syncs.west.internal",
+            &[(512, 1_000)],
+        ),
+        histogram("record_bytes", "connect-offsets", &[(512, 7)]),
     ];
     let from = written(dir.path(), &text.concat());
     let yaml = stdout(&sizegate(&["suggest", "--from", &from]));
@@ -109,16 +116,20 @@ fn a_file_of_measurements_becomes_rules_that_check_accepts() {
             &orders["uncompressed_bytes"],
             &orders["batch_bytes"]
         ),
-        (&"64KiB".into(), &"4MiB".into(), &"inherit".into()),
+        (&"128KiB".into(), &"8MiB".into(), &"inherit".into()),
         "{yaml}"
     );
-    assert_eq!(rule("logs")["batch_bytes"], "2MiB", "{yaml}");
+    assert_eq!(rule("logs")["batch_bytes"], "4MiB", "{yaml}");
+    assert_eq!(rule("logs")["record_bytes"], "16KiB", "{yaml}");
     for words in [
-        "record_bytes: 64KiB   # refuses none of 100000 records; p99.9 + 25 %: 2KiB, refuses 20 of 100000 records (0.02 %)",
+        "record_bytes: 128KiB   # refuses none of 100000 records; p99.9 + 25 %: 16KiB, refuses 20 of 100000 records (0.02 %)",
+        "# app-store-changelog: left out, one of Kafka Streams' topics",
+        "# mm2-offset-syncs.west.internal: left out, one of MirrorMaker's topics",
+        "# connect-offsets: left out, one of Kafka Connect's topics",
         "# quiet: nothing to suggest, 7 records measured (--at-least 100)",
         "# Some topics have no label of their own",
         "batch_bytes: inherit   # 9100 batches, none above 64KiB; a limit under 1MiB makes clients lose small records",
-        "batch_bytes: 2MiB   # refuses none of 903 batches",
+        "batch_bytes: 4MiB   # refuses none of 903 batches",
     ] {
         assert!(yaml.contains(words), "{words} in\n{yaml}");
     }
@@ -135,7 +146,7 @@ fn a_file_of_measurements_becomes_rules_that_check_accepts() {
     ]));
     check(&tight);
     assert!(
-        tight.contains("record_bytes: 512   # refuses none of 1000 records"),
+        tight.contains("record_bytes: 16KiB   # refuses none of 1000 records"),
         "{tight}"
     );
     assert!(!tight.contains("orders"), "{tight}");
@@ -149,6 +160,14 @@ fn a_file_of_measurements_becomes_rules_that_check_accepts() {
         .map(|topic| &topic["topic"])
         .collect();
     assert_eq!(topics, ["logs", "orders", "quiet"]);
+    assert_eq!(
+        json["left_out"],
+        serde_json::json!([
+            "app-store-changelog",
+            "connect-offsets",
+            "mm2-offset-syncs.west.internal"
+        ])
+    );
     assert_eq!(json["topics"][1]["record_bytes"]["refuses"], 0.0);
 }
 
@@ -196,7 +215,7 @@ fn a_running_proxy_suggests_limits_that_would_have_refused_nothing_of_what_passe
             output.status.success().then(|| stdout(&output))
         },
     );
-    assert!(yaml.contains("record_bytes: 64KiB   # refuses none of 2001 records; p99.9 + 25 %: 2KiB, refuses 1 of 2001"), "{yaml}");
+    assert!(yaml.contains("record_bytes: 128KiB   # refuses none of 2001 records; p99.9 + 25 %: 16KiB, refuses 1 of 2001"), "{yaml}");
     assert!(
         yaml.contains("batch_bytes: inherit   # 201 batches, none above 64KiB"),
         "{yaml}"
@@ -208,5 +227,9 @@ fn a_running_proxy_suggests_limits_that_would_have_refused_nothing_of_what_passe
     let mut connection = Connection::open(enforced.bootstrap());
     let mut send = |records| connection.produce(12, -1, &[Part::new(&topic, records)])[0].code;
     assert_eq!(send(batch_of_bytes(40_000).build()), 0);
-    assert_eq!(send(batch([Record::of_a(65_530)]).build()), 10);
+    assert_eq!(send(batch([Record::of_a(65_530)]).build()), 0);
+    // Nothing that was measured is near what is suggested.
+    let near = [("topic", &*topic.name)];
+    assert_eq!(enforced.metrics().sum("near_limit_total", &near), 0.0);
+    assert_eq!(send(batch([Record::of_a(131_066)]).build()), 10);
 }

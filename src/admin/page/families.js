@@ -41,7 +41,7 @@ function one(family) {
       [topicLink(member.topic), el("span", { class: "quiet block" }, `${member.kind.replace("_", " ")}, ${member.membership}`)],
       fit(member),
       el("ul", { class: "plain" }, member.gates.map((gap) => el("li", {},
-        `${gap.gate}: ${number(gap.member_bytes)}`,
+        `${gap.holder === "writer" ? "its writer’s max.request.size" : gap.gate}: ${number(gap.member_bytes)}`,
         gap.main_bytes === null ? el("span", { class: "quiet" }, ", the main topic has no limit")
           : el("span", { class: gap.gap_bytes ? "neartext" : "quiet" }, ` of ${number(gap.main_bytes + gap.headroom_bytes)} needed`)))),
       member.warnings.length ? el("ul", { class: "plain" }, member.warnings.map((text) => el("li", {}, text))) : el("span", { class: "quiet" }, "none"),

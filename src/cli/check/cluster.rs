@@ -9,8 +9,11 @@ use serde_json::json;
 use super::{FailOn, Output};
 use crate::cli::{FAILED, FINDINGS, FINE, print, with_cluster};
 use crate::cluster::{Cluster, Wanted};
-use crate::config::{Config, TopicPattern};
-use crate::findings::{ClusterFacts, Commands, Comparison, Finding, Severity, Unseen, Value, find};
+use crate::config::{Config, Ignore, TopicPattern};
+use crate::findings::{
+    Acknowledged, ClusterFacts, Commands, Comparison, Finding, Severity, Unseen, Value,
+    acknowledge, find,
+};
 use crate::policy::grouped;
 
 /// Topics of one finding that are named; the rest are counted.
@@ -25,9 +28,11 @@ pub(super) fn run(config: &Config, fail_on: FailOn, output: Output) -> ExitCode 
     });
     let found = found.and_then(|facts| {
         let comparison = Comparison::new(config, &facts)?;
-        Ok((find(&comparison), facts))
+        let mut findings = find(&comparison);
+        let ignored = acknowledge(&mut findings, &config.ignore);
+        Ok((findings, ignored, facts))
     });
-    let (findings, facts) = match found {
+    let (findings, ignored, facts) = match found {
         Ok(found) => found,
         Err(error) => {
             let text = format!("the cluster could not be read: {error}");
@@ -51,8 +56,11 @@ pub(super) fn run(config: &Config, fail_on: FailOn, output: Output) -> ExitCode 
         FINE
     };
     match output {
-        Output::Table => print(&text(config, &facts, &findings)),
-        Output::Json => print(&format!("{:#}\n", as_json(config, &facts, &findings, exit))),
+        Output::Table => print(&text(config, &facts, &findings, &ignored)),
+        Output::Json => {
+            let found = as_json(config, &facts, &findings, &ignored, exit);
+            print(&format!("{found:#}\n"));
+        }
     }
     ExitCode::from(exit)
 }
@@ -79,27 +87,69 @@ fn as_json(
     config: &Config,
     facts: &ClusterFacts,
     findings: &[Finding],
+    ignored: &[Acknowledged],
     exit: u8,
 ) -> serde_json::Value {
     let brokers: Vec<i32> = facts.brokers.iter().map(|broker| broker.node_id).collect();
     json!({
         "ok": exit == FINE,
         "mistakes": [],
-        "advice": config.advice(),
+        "advice": advice(config, ignored),
         "cluster": {"brokers": brokers, "topics": facts.topics.len()},
         "findings": findings,
+        "ignored": ignored,
         "unseen": facts.unseen,
     })
 }
 
-fn text(config: &Config, facts: &ClusterFacts, findings: &[Finding]) -> String {
+/// The configuration's, and of its acknowledgements those that are of no use any more.
+fn advice(config: &Config, ignored: &[Acknowledged]) -> Vec<String> {
+    let is_idle = |entry: &&Ignore| {
+        !ignored.iter().any(|known| {
+            let mut topics = known.finding.topics.iter();
+            let about = entry
+                .topic
+                .as_ref()
+                .is_none_or(|pattern| topics.any(|topic| pattern.matches(topic)));
+            known.finding.rule == entry.finding && about
+        })
+    };
+    let idle = config.ignore.iter().filter(is_idle).map(|entry| {
+        let topic = entry
+            .topic
+            .as_ref()
+            .map(|topic| format!(" of {}", topic.text()));
+        format!(
+            "ignore: there is no {}{} to acknowledge any more ({}): remove it",
+            entry.finding,
+            topic.unwrap_or_default(),
+            entry.reason
+        )
+    });
+    config.advice().into_iter().chain(idle).collect()
+}
+
+fn text(
+    config: &Config,
+    facts: &ClusterFacts,
+    findings: &[Finding],
+    ignored: &[Acknowledged],
+) -> String {
     let mut text = String::new();
     let errors = count(findings, Severity::Error);
     let warnings = count(findings, Severity::Warning);
     for finding in findings {
         one(finding, &mut text);
     }
-    for advice in config.advice() {
+    for Acknowledged { finding, reason } in ignored {
+        let topics = finding.topics.join(" ");
+        let _ = writeln!(
+            text,
+            "ignored {}  {topics}\n  reason {reason}\n",
+            finding.rule
+        );
+    }
+    for advice in advice(config, ignored) {
         let _ = writeln!(text, "advice: {advice}\n");
     }
     for Unseen { what, grant } in &facts.unseen {
@@ -109,9 +159,13 @@ fn text(config: &Config, facts: &ClusterFacts, findings: &[Finding]) -> String {
         }
         text.push('\n');
     }
+    let acknowledged = match ignored.len() {
+        0 => String::new(),
+        count => format!(", {} ignored", grouped(count as u64)),
+    };
     let _ = writeln!(
         text,
-        "{} and {} looked at: {}, {}.",
+        "{} and {} looked at: {}, {}{acknowledged}.",
         plural(facts.topics.len(), "topic"),
         plural(facts.brokers.len(), "broker"),
         plural(errors, "error"),

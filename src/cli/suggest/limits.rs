@@ -8,6 +8,8 @@ use crate::policy::BATCHING_BYTES;
 
 /// The broker's default `message.max.bytes`: a bound of the histograms, and no power of two.
 const BROKER_DEFAULT_BYTES: u64 = 1_048_588;
+/// Java's default `batch.size`: what fits it goes out with others, and a limit below it protects nobody.
+const LEAST_RECORD_BYTES: u64 = 16_384;
 /// A request is no larger (`listener.frame_bytes`), so no limit makes sense beyond.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -59,7 +61,7 @@ pub struct Suggestion {
 pub struct Wish {
     /// Suggest the limit at p99.9 and margin instead of one that refuses nothing.
     pub tight: bool,
-    /// Added to p99.9: 0.25 is a quarter.
+    /// Added to the largest, and to p99.9: 0.25 is a quarter.
     pub margin: f64,
     /// With fewer measured, nothing is suggested.
     pub least_measured: f64,
@@ -68,7 +70,7 @@ pub struct Wish {
 /// For one topic.
 pub fn suggest(measured: &Measured, wish: &Wish) -> TopicLimits {
     TopicLimits {
-        record: of(&measured.record, wish, 0, false),
+        record: of(&measured.record, wish, LEAST_RECORD_BYTES, false),
         uncompressed: of(&measured.uncompressed, wish, BATCHING_BYTES, false),
         batch: of(&measured.batch, wish, BATCHING_BYTES, true),
     }
@@ -81,13 +83,16 @@ fn of(histogram: &Histogram, wish: &Wish, least: u64, inherits: bool) -> Finding
         return Finding::TooFew { measured };
     }
     let all_within = bound_for(histogram, measured);
-    let generous = all_within.map(|bytes| bytes.max(least));
+    // The broker's default is every topic's already.
+    let is_ordinary = inherits && all_within.is_some_and(|bytes| bytes <= BROKER_DEFAULT_BYTES);
+    let generous = all_within.map(|bytes| with_room(histogram, bytes, wish.margin).max(least));
     let wanted = quantile(histogram, 0.999) * (1.0 + wish.margin);
     let tight = bound_above(histogram, wanted.ceil() as u64)
         .or(all_within)
         .map(|bytes| bytes.max(least));
     let chosen = if wish.tight { tight } else { generous };
-    let Some(bytes) = chosen.filter(|bytes| *bytes <= MOST_BYTES && !(inherits && *bytes <= least))
+    let Some(bytes) = chosen
+        .filter(|bytes| *bytes <= MOST_BYTES && !is_ordinary && !(inherits && *bytes <= least))
     else {
         return Finding::Leave {
             measured,
@@ -122,6 +127,13 @@ fn bound_for(histogram: &Histogram, count: f64) -> Option<u64> {
     bounds
         .find(|(_, at_most)| **at_most >= count)
         .map(|(bytes, _)| *bytes)
+}
+
+/// The least bound with room above what was measured: of the largest only its bucket is known, and it may be as large
+/// as its bound.
+fn with_room(histogram: &Histogram, bytes: u64, margin: f64) -> u64 {
+    let wanted = (bytes as f64 * (1.0 + margin)).ceil() as u64;
+    bound_above(histogram, wanted).unwrap_or_else(|| wanted.next_power_of_two())
 }
 
 fn bound_above(histogram: &Histogram, bytes: u64) -> Option<u64> {
@@ -204,10 +216,10 @@ mod tests {
         assert_eq!(
             found,
             Finding::Limit(Suggestion {
-                bytes: 65_536,
+                bytes: 262_144,
                 measured: 100_000.0,
                 refuses: 0.0,
-                tighter: Some((2_048, 10.0)),
+                tighter: Some((16_384, 10.0)),
             })
         );
         let tight = Wish {
@@ -217,7 +229,7 @@ mod tests {
         assert_eq!(
             record(&[(900, 99_990), (60_000, 10)], &tight),
             Finding::Limit(Suggestion {
-                bytes: 2_048,
+                bytes: 16_384,
                 measured: 100_000.0,
                 refuses: 10.0,
                 tighter: None,
@@ -270,7 +282,7 @@ mod tests {
         let Finding::Limit(large) = batch(&[(5_000, 1_000), (1_500_000, 3)], &WISH) else {
             panic!("above 1 MiB");
         };
-        assert_eq!((large.bytes, large.refuses), (2_097_152, 0.0));
+        assert_eq!((large.bytes, large.refuses), (4_194_304, 0.0));
         assert_eq!(
             large.tighter,
             Some((1_048_576, 3.0)).filter(|_| large.tighter.is_some())
@@ -288,14 +300,39 @@ mod tests {
     #[test]
     fn the_brokers_default_is_a_number_for_batches_only() {
         let sizes = [(1_048_580, 1_000)];
-        let Finding::Limit(found) = batch(&sizes, &WISH) else {
-            panic!("above 1 MiB");
-        };
-        assert_eq!(found.bytes, 1_048_588);
+        assert_eq!(
+            batch(&sizes, &WISH),
+            Finding::Leave {
+                measured: 1_000.0,
+                all_within: Some(1_048_588)
+            },
+            "the topic's own limit is that already"
+        );
         let Finding::Limit(found) = record(&sizes, &WISH) else {
             panic!("enough was measured");
         };
         assert_eq!(found.bytes, 2_097_152);
+    }
+
+    /// Whatever was measured, it is not near the limit that is suggested (`near_limit: 0.8`), and no limit is so small
+    /// that it protects nobody.
+    #[test]
+    fn a_suggestion_leaves_room_and_has_a_floor() {
+        for (largest, expected) in [
+            (200, 16_384),
+            (3_000, 16_384),
+            (12_000, 65_536),
+            (16_384, 65_536),
+            (65_400, 262_144),
+            (2_000_000, 4_194_304),
+            (4_000_000, 8_388_608),
+        ] {
+            let Finding::Limit(found) = record(&[(largest, 1_000)], &WISH) else {
+                panic!("enough was measured");
+            };
+            assert_eq!((found.bytes, found.refuses), (expected, 0.0), "{largest}");
+            assert!(largest as f64 <= 0.8 * found.bytes as f64);
+        }
     }
 
     #[test]

@@ -3,20 +3,43 @@
 //!
 //! Invariant: only members that the configuration names, in families that enforce, move a limit.
 
+use std::fmt;
 use std::sync::Arc;
 
-use super::Family;
+use super::{Family, Member};
+use crate::batch::{ESTIMATE_OVERHEAD_BYTES, varint_bytes};
 use crate::policy::clients::ClientRules;
-use crate::policy::{Action, Gate, Learned, Limit, MemberBound, Policy, Source, TopicPolicy};
+use crate::policy::{
+    Action, Gate, LIMITS, Learned, Limit, MemberBound, MemberLimit, Policy, Source, TopicPolicy,
+    labelled,
+};
+
+/// A batch's header.
+const BATCH_HEADER_BYTES: u64 = 61;
+/// A record's attributes and its two deltas, each of one byte: the least that a record has beside its content.
+const LEAST_OVERHEAD_BYTES: u64 = 3;
+
+labelled! {
+    /// Whose number it is that a main topic is compared with.
+    Holder {
+        /// The member's: its broker's, or a rule's.
+        Member = "member",
+        /// The `max.request.size` of the producer that writes the member.
+        Writer = "writer",
+    }
+}
 
 /// How a member's own limit compares with its main topic's, at one gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gap {
     /// The gate.
     pub gate: Gate,
-    /// The main topic's own limit; `None`: it has none.
+    /// Whose limit the main topic's is compared with.
+    pub holder: Holder,
+    /// The main topic's own limit; `None`: it has none. Compared with a writer: the largest estimate that its limits
+    /// let pass, uncompressed where only its batches are limited.
     pub main_bytes: Option<u64>,
-    /// The member's own.
+    /// The member's own, or its writer's.
     pub member_bytes: u64,
     /// What the member needs above its main topic at this gate.
     pub headroom_bytes: u64,
@@ -42,26 +65,72 @@ pub fn gaps(
         batch.into_iter().chain(deep).collect::<Vec<_>>()
     };
     let of_main = limits_of(main);
-    let gap = |limit: Limit| {
+    let gap = |gate: Gate, holder, main_bytes: Option<u64>, member_bytes| {
+        let headroom_bytes = if gate.grows() { headroom } else { 0 };
+        Gap {
+            gate,
+            holder,
+            main_bytes,
+            member_bytes,
+            headroom_bytes,
+            missing_bytes: main_bytes.map(|main| {
+                main.saturating_add(headroom_bytes)
+                    .saturating_sub(member_bytes)
+            }),
+        }
+    };
+    let of_member = |limit: Limit| {
         let main = of_main.iter().find(|main| main.gate == limit.gate);
         // Something always limits a batch; here it is not known.
         if limit.gate == Gate::Ratio || (limit.gate == Gate::Batch && main.is_none()) {
             return None;
         }
-        let headroom_bytes = if limit.gate.grows() { headroom } else { 0 };
         let main_bytes = main.map(|main| main.value);
-        Some(Gap {
-            gate: limit.gate,
-            main_bytes,
-            member_bytes: limit.value,
-            headroom_bytes,
-            missing_bytes: main_bytes.map(|main| {
-                main.saturating_add(headroom_bytes)
-                    .saturating_sub(limit.value)
-            }),
-        })
+        Some(gap(limit.gate, Holder::Member, main_bytes, limit.value))
     };
-    limits_of(member).into_iter().filter_map(gap).collect()
+    let family = policy.families().of_main(main);
+    let of_writer = family
+        .and_then(|family| family.writer_max_bytes)
+        .zip(largest_estimate(&of_main))
+        .map(|(writer, main)| gap(Gate::Estimate, Holder::Writer, Some(main), writer));
+    let own = limits_of(member).into_iter().filter_map(of_member);
+    own.chain(of_writer).collect()
+}
+
+/// The largest estimate of one record that limits let pass. A batch limit alone says nothing of what is compressed;
+/// then it is that of an uncompressed record.
+fn largest_estimate(limits: &[Limit]) -> Option<u64> {
+    let of = |limit: &Limit| match limit.gate {
+        Gate::Estimate => Some(limit.value),
+        Gate::Record => Some(estimate_of(limit.value)),
+        Gate::Uncompressed => Some(estimate_of(limit.value.saturating_sub(BATCH_HEADER_BYTES))),
+        _ => None,
+    };
+    let batch = limits.iter().find(|limit| limit.gate == Gate::Batch);
+    let batch = batch.map(|limit| estimate_of(limit.value.saturating_sub(BATCH_HEADER_BYTES)));
+    limits.iter().filter_map(of).min().or(batch)
+}
+
+/// The largest estimate that a record of this size can have.
+fn estimate_of(record_bytes: u64) -> u64 {
+    let length_of = |body: u64| varint_bytes(u32::try_from(body).unwrap_or(u32::MAX));
+    let fits = |length: &u64| length_of(record_bytes.saturating_sub(*length)) <= *length;
+    let length = (1..=5).find(fits).unwrap_or(5);
+    let content = record_bytes
+        .saturating_sub(length)
+        .saturating_sub(LEAST_OVERHEAD_BYTES);
+    content.saturating_add(ESTIMATE_OVERHEAD_BYTES)
+}
+
+/// A topic that a record of a main topic goes to next, or after that.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach<'a> {
+    /// The family that it is a member of.
+    pub family: &'a Family,
+    /// The topic.
+    pub member: &'a Member,
+    /// What a record may have gathered by then.
+    pub headroom_bytes: u64,
 }
 
 impl Policy {
@@ -118,45 +187,87 @@ impl Policy {
 
     /// Lowers the limits of a main topic to what its members leave.
     pub(in crate::policy) fn allow_for_members(&self, topic: &str, policy: &mut TopicPolicy) {
-        if let Some(family) = self.families().of_main(topic) {
-            let mut limits: Vec<Limit> = policy.configured().cloned().collect();
-            let mut bounds = Vec::new();
-            self.bounds(family, 1, &mut vec![topic], &mut limits, &mut bounds);
-            policy.set_configured(limits);
-            policy.members = bounds;
+        let enforced = |family: &Family, member: &Member| family.enforces(member);
+        let reached = self.reached(topic, enforced);
+        if reached.is_empty() {
+            return;
         }
-    }
-
-    /// A member may be the main topic of another entry's family: it then takes no more than that family leaves it.
-    fn bounds<'a>(
-        &'a self,
-        family: &'a Family,
-        hops: u64,
-        path: &mut Vec<&'a str>,
-        limits: &mut Vec<Limit>,
-        bounds: &mut Vec<MemberBound>,
-    ) {
-        let headroom = self.families().headroom_bytes().saturating_mul(hops);
-        for member in family.enforced() {
-            let topic = &*member.topic;
-            if path.contains(&topic) {
-                continue;
-            }
-            let own = self.own(topic);
+        let mut limits: Vec<Limit> = policy.configured().cloned().collect();
+        let mut bounds = Vec::new();
+        for Reach {
+            family,
+            member,
+            headroom_bytes,
+        } in reached
+        {
+            let own = self.own(&member.topic);
             // What a member only observes, or offloads, it does not refuse.
             if self.observes() || own.action == Action::Reject {
                 for limit in own.configured() {
-                    lower(limits, limit, &member.topic, headroom);
+                    let rule = limit.name.clone().unwrap_or_else(|| LIMITS.into());
+                    lower(
+                        &mut limits,
+                        (limit.gate, limit.value),
+                        member,
+                        MemberLimit::Rule(rule),
+                        headroom_bytes,
+                    );
                 }
+            }
+            // Whoever writes it refuses by itself, whatever the topic takes.
+            if let Some(bytes) = family.writer_max_bytes {
+                let limit = (Gate::Estimate, bytes);
+                lower(
+                    &mut limits,
+                    limit,
+                    member,
+                    MemberLimit::Writer,
+                    headroom_bytes,
+                );
             }
             // Whatever is configured for a member, its broker applies the topic's own limit.
             bounds.push(MemberBound {
                 topic: Arc::clone(&member.topic),
-                headroom_bytes: headroom,
+                headroom_bytes,
             });
-            if let Some(family) = self.families().of_main(topic) {
-                path.push(topic);
-                self.bounds(family, hops.saturating_add(1), path, limits, bounds);
+        }
+        policy.set_configured(limits);
+        policy.members = bounds;
+    }
+
+    /// Where a record of a main topic may go, each topic with the headroom of so many hops: a member may be the main
+    /// topic of another family, and then takes no more than that leaves it. `counts`: which members to follow.
+    pub fn reached(&self, main: &str, counts: impl Fn(&Family, &Member) -> bool) -> Vec<Reach<'_>> {
+        let mut reached = Vec::new();
+        if let Some(family) = self.families().of_main(main) {
+            self.reach(family, 1, &mut vec![main], &counts, &mut reached);
+        }
+        reached
+    }
+
+    fn reach<'a: 'p, 'p>(
+        &'a self,
+        family: &'a Family,
+        hops: u64,
+        path: &mut Vec<&'p str>,
+        counts: &impl Fn(&Family, &Member) -> bool,
+        reached: &mut Vec<Reach<'a>>,
+    ) {
+        let headroom_bytes = self.families().headroom_bytes().saturating_mul(hops);
+        for member in &family.members {
+            // Families of different entries may form a circle.
+            if !counts(family, member) || path.iter().any(|topic| **topic == *member.topic) {
+                continue;
+            }
+            reached.push(Reach {
+                family,
+                member,
+                headroom_bytes,
+            });
+            if let Some(next) = self.families().of_main(&member.topic) {
+                path.push(&next.main);
+                let hops = hops.saturating_add(1);
+                self.reach(next, hops, path, counts, reached);
                 path.pop();
             }
         }
@@ -164,22 +275,29 @@ impl Policy {
 }
 
 /// Lowers the limit at a gate to what a member's own leaves.
-fn lower(limits: &mut Vec<Limit>, own: &Limit, member: &Arc<str>, headroom: u64) {
-    if own.gate == Gate::Ratio {
+fn lower(
+    limits: &mut Vec<Limit>,
+    (gate, bytes): (Gate, u64),
+    member: &Member,
+    by: MemberLimit,
+    headroom: u64,
+) {
+    if gate == Gate::Ratio {
         return;
     }
-    let headroom = if own.gate.grows() { headroom } else { 0 };
-    let value = own.value.saturating_sub(headroom);
-    let known = limits.iter_mut().find(|limit| limit.gate == own.gate);
+    let headroom = if gate.grows() { headroom } else { 0 };
+    let value = bytes.saturating_sub(headroom);
+    let known = limits.iter_mut().find(|limit| limit.gate == gate);
     if known.as_ref().is_some_and(|known| known.value <= value) {
         return;
     }
     let lowered = Limit {
-        gate: own.gate,
+        gate,
         value,
         source: Source::Family,
-        name: Some(Arc::clone(member)),
+        name: Some(Arc::clone(&member.topic)),
         headroom_bytes: headroom,
+        member_limit: Some(by),
     };
     match known {
         Some(known) => *known = lowered,
@@ -219,4 +337,20 @@ fn larger(mut first: TopicPolicy, second: TopicPolicy) -> TopicPolicy {
     first.set_configured(limits);
     first.inherits |= second.inherits;
     first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::estimate_of;
+
+    /// With a null key and without headers: a value's estimate and its record, by Kafka's own arithmetic.
+    #[test]
+    fn a_records_largest_estimate_follows_from_its_size() {
+        // The largest value under the broker's default: its batch is 1,048,588, its estimate 1,048,603.
+        assert_eq!(estimate_of(1_048_588 - 61), 1_048_603);
+        // 2,097,078 bytes of value under 2,097,152: the length takes four bytes by then.
+        assert_eq!(estimate_of(2_097_152 - 61), 2_097_078 + 88);
+        // Null, null, no headers: seven bytes, of which three are content.
+        assert_eq!(estimate_of(7), 82 + 3);
+    }
 }

@@ -6,13 +6,27 @@
 use super::MemberKind;
 
 /// Words that end a relative's name, after a separator.
-const WORDS: [(&str, MemberKind); 7] = [
+const WORDS: [(&str, MemberKind); 14] = [
     ("dlt", MemberKind::DeadLetter),
     ("dlq", MemberKind::DeadLetter),
     ("deadletter", MemberKind::DeadLetter),
+    ("deadletters", MemberKind::DeadLetter),
     ("dead-letter", MemberKind::DeadLetter),
-    ("dead_letter", MemberKind::DeadLetter),
+    ("dead-letters", MemberKind::DeadLetter),
+    ("deadletterqueue", MemberKind::DeadLetter),
+    ("dead-letter-queue", MemberKind::DeadLetter),
+    ("dead-letter-topic", MemberKind::DeadLetter),
     ("error", MemberKind::DeadLetter),
+    ("errors", MemberKind::DeadLetter),
+    ("parkinglot", MemberKind::DeadLetter),
+    ("parking-lot", MemberKind::DeadLetter),
+    ("retry", MemberKind::Retry),
+];
+
+/// Words that begin one, before a separator.
+const FIRST_WORDS: [(&str, MemberKind); 3] = [
+    ("dlq", MemberKind::DeadLetter),
+    ("dlt", MemberKind::DeadLetter),
     ("retry", MemberKind::Retry),
 ];
 
@@ -64,9 +78,11 @@ fn under(name: &str) -> Option<(Vec<&str>, MemberKind)> {
         candidates.retain(|candidate| !candidate.is_empty());
         return Some((candidates, MemberKind::DeadLetter));
     }
-    for separator in SEPARATORS {
-        if let Some(rest) = after(name, &lower, &format!("dlq{separator}")) {
-            return Some((vec![rest], MemberKind::DeadLetter));
+    for (word, kind) in FIRST_WORDS {
+        for separator in SEPARATORS {
+            if let Some(rest) = after(name, &lower, &format!("{word}{separator}")) {
+                return Some((vec![rest], kind));
+            }
         }
     }
     let (stem, kind) = stem(&lower)?;
@@ -86,8 +102,12 @@ fn after<'a>(name: &'a str, lower: &str, prefix: &str) -> Option<&'a str> {
 
 /// How long the name is without the word that ends it, its separators and its count; and what the word says.
 fn stem(lower: &str) -> Option<(usize, MemberKind)> {
+    // `dead_letter_queue`, `dead.letter.queue`: of the same length as with dashes.
+    let dashed = lower.replace(SEPARATORS, "-");
     for ending in [Some(lower), without_count(lower), without_two_counts(lower)] {
-        let Some(ending) = ending else { continue };
+        let Some(ending) = ending.and_then(|ending| dashed.get(..ending.len())) else {
+            continue;
+        };
         for (word, kind) in WORDS {
             let Some(rest) = ending.strip_suffix(word) else {
                 continue;
@@ -101,11 +121,23 @@ fn stem(lower: &str) -> Option<(usize, MemberKind)> {
     None
 }
 
-/// `retry` of `retry-3` and `retry_5000`.
+/// `retry` of `retry-3`, `retry_5000`, `retry_5m` and `retry-500ms`, `dlq` of `dlq-v2`.
 fn without_count(name: &str) -> Option<&str> {
-    let rest = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    let stem = rest.strip_suffix(SEPARATORS)?;
-    (rest.len() < name.len()).then_some(stem)
+    const UNITS: [&str; 5] = ["ms", "s", "m", "h", "d"];
+    let timed = UNITS.iter().find_map(|unit| name.strip_suffix(unit));
+    let is_digit = |c: char| c.is_ascii_digit();
+    let counted = timed
+        .filter(|rest| rest.ends_with(is_digit))
+        .unwrap_or(name);
+    let rest = counted.trim_end_matches(is_digit);
+    if rest.len() == counted.len() {
+        return None;
+    }
+    let rest = rest
+        .strip_suffix('v')
+        .filter(|rest| rest.ends_with(SEPARATORS))
+        .unwrap_or(rest);
+    rest.strip_suffix(SEPARATORS)
 }
 
 /// `retry` of `retry-5000-1`.
@@ -122,10 +154,10 @@ mod tests {
     use super::*;
 
     /// What the names of Spring, SmallRye, Uber and others have in common.
-    const PATTERN: &str = r"(?i)^(dlq[.\-_].*|error\..*|dead-letter-topic-.*|.*[.\-_]+(dlt|dlq|dead[-_]?letter|error|retry)([-_.]\d+(-\d+)?)?)$";
+    const PATTERN: &str = r"(?i)^((dlq|dlt|retry)[.\-_].*|error\..*|dead-letter-topic-.*|.*[.\-_]+(dlt|dlq|dead[-_.]?letters?|dead[-_.]?letter[-_.]?queue|dead[-_.]letter[-_.]topic|errors?|parking[-_.]?lot|retry)([-_.]v?\d+(ms|s|m|h|d)?(-\d+(ms|s|m|h|d)?)?)?)$";
 
     /// The usual names, the topics they need, and what they say.
-    const NAMES: [(&str, &str, MemberKind); 17] = [
+    const NAMES: [(&str, &str, MemberKind); 30] = [
         ("orders-dlt", "orders", MemberKind::DeadLetter),
         ("orders.DLT", "orders", MemberKind::DeadLetter),
         ("orders-retry", "orders", MemberKind::Retry),
@@ -143,6 +175,20 @@ mod tests {
         ("orders-dlq", "orders", MemberKind::DeadLetter),
         ("orders.dead-letter", "orders", MemberKind::DeadLetter),
         ("ORDERS_DEADLETTER_3", "ORDERS", MemberKind::DeadLetter),
+        // By public reports.
+        ("orders-dead-letter-queue", "orders", MemberKind::DeadLetter),
+        ("orders_dead_letter_queue", "orders", MemberKind::DeadLetter),
+        ("orders.dead.letter.queue", "orders", MemberKind::DeadLetter),
+        ("orders-deadletterqueue", "orders", MemberKind::DeadLetter),
+        ("orders_dead_letters", "orders", MemberKind::DeadLetter),
+        ("orders_retry_5m", "orders", MemberKind::Retry),
+        ("orders-retry-500ms", "orders", MemberKind::Retry),
+        ("orders-errors", "orders", MemberKind::DeadLetter),
+        ("orders-dlq-v2", "orders", MemberKind::DeadLetter),
+        ("retry.orders", "orders", MemberKind::Retry),
+        ("dlt_orders", "orders", MemberKind::DeadLetter),
+        ("orders-parking-lot", "orders", MemberKind::DeadLetter),
+        ("orders_parking_lot", "orders", MemberKind::DeadLetter),
     ];
 
     #[test]
@@ -209,7 +255,7 @@ mod tests {
             parts in proptest::collection::vec(
                 proptest::sample::select(vec![
                     "orders", "DLT", "dlq", "dead", "letter", "dead-letter-topic-", "error", "retry", "0", "42", "x",
-                    "-", "_", ".",
+                    "-", "_", ".", "queue", "parking", "lot", "errors", "v2", "5m", "ms",
                 ]),
                 1..7,
             )
@@ -221,7 +267,7 @@ mod tests {
                 proptest::prop_assert!(pattern.is_match(&name), "{name}");
             } else if pattern.is_match(&name) {
                 let bare = Regex::new(
-                    r"(?i)^(dlq[.\-_]|error\.|dead-letter-topic-|[.\-_]*(dlt|dlq|dead[-_]?letter|error|retry)([-_.]\d+(-\d+)?)?)$",
+                    r"(?i)^((dlq|dlt|retry)[.\-_]|error\.|dead-letter-topic-|[.\-_]*(dlt|dlq|dead[-_.]?letters?|dead[-_.]?letter[-_.]?queue|dead[-_.]letter[-_.]topic|errors?|parking[-_.]?lot|retry)([-_.]v?\d+(ms|s|m|h|d)?(-\d+(ms|s|m|h|d)?)?)?)$",
                 )?;
                 proptest::prop_assert!(bare.is_match(&name), "{name}");
             }

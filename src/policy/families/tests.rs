@@ -332,10 +332,12 @@ families: {headroom: 100, members: [{main: a, retry: [b]}, {main: b, dead_letter
 fn families_in_a_circle_end() {
     let policy = policy(
         "limits: {record_bytes: 500}
-families: {headroom: 100, members: [{main: a, retry: [b]}, {main: b, retry: [a]}]}",
-        "a b",
+families: {headroom: 100, members: [{main: 'a*', retry: ['b*']}, {main: 'b*', retry: ['a*']}]}",
+        "a1 b1",
     );
-    for topic in ["a", "b"] {
+    let circles = policy.families().circles();
+    assert_eq!(circles, [topics("a1 b1")], "one, told once");
+    for topic in ["a1", "b1"] {
         assert!(limit(&policy.for_topic(topic), Gate::Record).is_some());
     }
 }
@@ -361,6 +363,7 @@ families: {{members: [{{main: orders, dead_letter: [orders-dlt], alignment: {ali
         let policy = policy(&text(alignment), "orders orders-dlt");
         let gap = |gate, main_bytes, member_bytes, headroom_bytes, missing_bytes| Gap {
             gate,
+            holder: Holder::Member,
             main_bytes,
             member_bytes,
             headroom_bytes,
@@ -378,6 +381,17 @@ families: {{members: [{{main: orders, dead_letter: [orders-dlt], alignment: {ali
                 ),
                 gap(Gate::Record, None, 102_400, 65_536, None),
                 gap(Gate::Key, Some(100), 100, 0, Some(0)),
+                // An uncompressed record of 1,048,527 bytes has an estimate of 1,048,603 at most.
+                Gap {
+                    holder: Holder::Writer,
+                    ..gap(
+                        Gate::Estimate,
+                        Some(1_048_603),
+                        1_048_576,
+                        65_536,
+                        Some(65_563)
+                    )
+                },
             ]
         );
         let unknown = gaps(&policy, "orders", "orders-dlt", |_| None);
@@ -385,6 +399,92 @@ families: {{members: [{{main: orders, dead_letter: [orders-dlt], alignment: {ali
             unknown.iter().all(|gap| gap.gate != Gate::Batch),
             "{unknown:?}"
         );
+    }
+}
+
+/// Whoever writes a dead letter refuses by itself what its `max.request.size` does not take.
+#[test]
+fn the_writer_of_a_member_bounds_its_main_topic_until_it_is_known_to_take_more() {
+    let with = |more: &str| {
+        policy(
+            &format!("families: {{members: [{{main: orders, dead_letter: [orders-dlt]{more}}}]}}"),
+            "orders orders-dlt payments payments-dlt",
+        )
+    };
+    let estimate = |policy: &Policy, topic: &str| {
+        let policy = policy.for_topic(topic);
+        let mut limits = policy.inside_limits().iter();
+        let limit = limits.find(|limit| limit.gate == Gate::Estimate).cloned();
+        assert_eq!(
+            policy.inside.estimate_bytes,
+            limit.as_ref().map(|limit| limit.value)
+        );
+        limit.map(|limit| {
+            assert_eq!(limit.source, Source::Family);
+            assert_eq!(limit.member_limit, Some(crate::policy::MemberLimit::Writer));
+            assert!(policy.is_configured(&limit), "nobody need confirm it");
+            (limit.value, limit.headroom_bytes)
+        })
+    };
+    for (more, expected) in [
+        ("", Some((1_048_576 - 65_536, 65_536))),
+        (
+            ", writer_max_request_size: 2MiB",
+            Some((2_097_152 - 65_536, 65_536)),
+        ),
+        (", writer_max_request_size: none", None),
+        (", alignment: warn", None),
+    ] {
+        assert_eq!(estimate(&with(more), "orders"), expected, "{more}");
+    }
+    let detected = with("");
+    assert_eq!(
+        estimate(&detected, "payments"),
+        None,
+        "detected: it only warns"
+    );
+    assert_eq!(
+        estimate(&detected, "orders-dlt"),
+        None,
+        "the member itself is free"
+    );
+    // But that is said: whatever the topics take, the writer takes less.
+    let large = |_: &str| Some(Learned::own((10_000_000, Source::Topic)));
+    let missing = |policy: &Policy, main: &str, member: &str| {
+        let gaps = gaps(policy, main, member, large);
+        let of_writer = gaps.iter().find(|gap| gap.holder == Holder::Writer);
+        of_writer.map(|gap| gap.missing_bytes)
+    };
+    // 10,000,000 - 61 of record; its body of 9,999,935 bytes has a length of four.
+    let most = 10_000_000 - 61 - 4 - 3 + 82;
+    let lacks = Some(Some(most + 65_536 - 1_048_576));
+    assert_eq!(missing(&detected, "payments", "payments-dlt"), lacks);
+    assert_eq!(missing(&detected, "orders", "orders-dlt"), lacks);
+    let known = with(", writer_max_request_size: none");
+    assert_eq!(missing(&known, "orders", "orders-dlt"), None);
+    let enough = with(&format!(", writer_max_request_size: {}", most + 65_536));
+    assert_eq!(missing(&enough, "orders", "orders-dlt"), Some(Some(0)));
+    // A smaller limit of the main topic's own is what counts.
+    let small = policy(
+        "limits: {record_bytes: 64KiB}
+families: {members: [{main: orders, dead_letter: [orders-dlt]}]}",
+        "orders orders-dlt",
+    );
+    assert_eq!(missing(&small, "orders", "orders-dlt"), Some(Some(0)));
+}
+
+proptest::proptest! {
+    /// Detection goes by what is left of a name, so it can close no circle that the configuration has not.
+    #[test]
+    fn what_is_detected_closes_no_circle(
+        main in "(a|b)(-dlt|-retry)?(-dlt|-retry-1)?",
+        member in "(a|b)(-dlt|-retry)?(-dlt|-retry-1)?",
+        names in proptest::collection::vec("(a|b)(-dlt|-retry)?(-dlt|-retry-1)?", 0..8),
+    ) {
+        proptest::prop_assume!(main != member);
+        let text = format!("families: {{members: [{{main: {main}, retry: [{member}]}}]}}");
+        let names = format!("{main} {member} {}", names.join(" "));
+        proptest::prop_assert!(policy(&text, &names).families().circles().is_empty());
     }
 }
 

@@ -56,6 +56,7 @@ impl Session {
                 source: Source::Rule,
                 name: None,
                 headroom_bytes: 0,
+                member_limit: None,
             };
             let violation = Violation {
                 limit,

@@ -134,6 +134,121 @@ fn a_limit_that_needs_a_decode_contradicts_never() {
     with("limits: {batch_bytes: 1MiB}\ninspection: {decode: never}\n");
 }
 
+/// Each would have to take less than the next: `align` would raise them for ever.
+#[test]
+fn families_in_a_circle_are_refused_as_far_as_names_tell() {
+    let of = |along: &str| {
+        format!(
+            "is a circle: of {along} each has the next among its retry and dead-letter topics, and would have to take less \
+             than it; say which is the main topic"
+        )
+    };
+    for (members, at, along) in [
+        (
+            "{main: a, retry: [b]}, {main: b, dead_letter: [a]}",
+            0,
+            "a, b, a",
+        ),
+        (
+            "{main: x, retry: [y]}, {main: a, retry: [b]}, {main: b, retry: [c]}, {main: c, retry: ['a']}",
+            1,
+            "a, b, c, a",
+        ),
+        // By a glob, by `{main}`, and where both only warn.
+        (
+            "{main: orders, retry: ['orders-*']}, {main: orders-retry, retry: [orders]}",
+            0,
+            "orders, orders-retry, orders",
+        ),
+        (
+            "{main: orders, dead_letter: ['{main}-dlt']}, {main: orders-dlt, retry: [orders]}",
+            0,
+            "orders, orders-dlt, orders",
+        ),
+        (
+            "{main: a, retry: [b], alignment: warn}, {main: b, retry: [a], alignment: warn}",
+            0,
+            "a, b, a",
+        ),
+    ] {
+        refused(
+            &format!("families: {{members: [{members}]}}"),
+            &[&format!("F:2: families.members[{at}].main: {}", of(along))],
+        );
+    }
+    with(
+        "families: {members: [{main: a, retry: [b]}, {main: b, retry: [c]}, {main: c, dead_letter: [d]}]}",
+    );
+}
+
+#[test]
+fn a_writer_that_leaves_nothing_or_needs_a_decode_contradicts() {
+    let family = |more: &str| {
+        format!("families: {{headroom: 2MiB, members: [{{main: a, dead_letter: [b]{more}}}]}}")
+    };
+    let nothing = |writer: &str| {
+        format!(
+            "`{writer}` leaves nothing for `a` once families.headroom (2MiB) is taken off: what does the producer take that \
+             writes its retries and dead letters? (`none`: it is known to be enough)"
+        )
+    };
+    refused(
+        &family(""),
+        &[&format!(
+            "F:2: families.members[0].writer_max_request_size: {}",
+            nothing("1MiB")
+        )],
+    );
+    refused(
+        &family(", writer_max_request_size: 2MiB"),
+        &[&format!(
+            "F:2: families.members[0].writer_max_request_size: {}",
+            nothing("2MiB")
+        )],
+    );
+    for more in [
+        ", writer_max_request_size: 2097153",
+        ", writer_max_request_size: none",
+        ", alignment: warn",
+    ] {
+        with(&family(more));
+    }
+    let never =
+        "families: {members: [{main: a, dead_letter: [b]WRITER}]}\ninspection: {decode: never}\n";
+    refused(
+        &never.replace("WRITER", ""),
+        &[
+            "F:3: families.members[0].writer_max_request_size: needs compressed batches to be decoded, but \
+           `inspection.decode` is `never`: write `when_needed`, or `none` here, where the producer of retries and dead \
+           letters is known to take enough",
+        ],
+    );
+    with(&never.replace("WRITER", ", writer_max_request_size: none"));
+}
+
+#[test]
+fn an_acknowledgement_names_a_finding_and_a_reason() {
+    refused(
+        "ignore:\n- {finding: override_above_broker}\n- {reason: because}\n",
+        &[
+            "F:3: ignore[0].reason: is missing: why it is lived with: whoever reads it next will ask",
+            "F:4: ignore[1].finding: is missing: which finding of `check --cluster` is acknowledged, such as \
+             `override_above_broker`",
+        ],
+    );
+    let wrong =
+        load("cluster: {bootstrap_servers: [b:1]}\nignore: [{finding: overide, reason: x}]\n");
+    let wrong = wrong.expect_err("no such finding");
+    assert!(
+        wrong.len() == 1
+            && wrong[0].starts_with(
+                "F:2: ignore[0].finding: `overide` is not `family_member_too_small`, "
+            )
+            && wrong[0].contains("`override_above_broker`"),
+        "{wrong:?}"
+    );
+}
+
 #[test]
 fn tls_and_sasl_are_whole_or_a_mistake() {
     let sasl =

@@ -148,6 +148,27 @@ fn every_key_is_read() {
         [TopicPattern::Exact("{main}-dlt".to_owned())]
     );
     assert!(!family.enforce && !config.families.detect);
+    assert_eq!(family.writer_max_request_size, InsideLimit::At(2_000_000));
+    let ignored = |finding, topic: Option<&str>, reason: &str| config::Ignore {
+        finding,
+        topic: topic.map(|glob| TopicPattern::Glob(glob.to_owned())),
+        reason: reason.to_owned(),
+    };
+    assert_eq!(
+        config.ignore,
+        [
+            ignored(
+                FindingRule::OverrideAboveBroker,
+                Some("orders*"),
+                "sized for it"
+            ),
+            ignored(
+                FindingRule::ReplicaFetchBelowLimit,
+                None,
+                "soft since KIP-74"
+            ),
+        ]
+    );
     assert_eq!(config.decode, Decode::Always);
     assert_eq!(config.telemetry.log_level, LogLevel::Debug);
 }
@@ -188,7 +209,10 @@ families:
   detect: false
   headroom: 0
   members:
-    - {main: orders, retry: ["orders-retry-*"], dead_letter: ["{main}-dlt"], alignment: warn}
+    - {main: orders, retry: ["orders-retry-*"], dead_letter: ["{main}-dlt"], alignment: warn, writer_max_request_size: 2MB}
+ignore:
+  - {finding: override_above_broker, topic: "orders*", reason: sized for it}
+  - {finding: replica_fetch_below_limit, reason: soft since KIP-74}
 near_limit: 1
 memory: {budget: 1GiB}
 inspection: {decode: always}

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn unknown_and_doubled_keys_are_refused_with_the_nearest_known() {
-    let top = "cluster, listener, mode, limits, rules, families, near_limit, memory, inspection, admin, telemetry";
+    let top = "cluster, listener, mode, limits, rules, families, ignore, near_limit, memory, inspection, admin, telemetry";
     refused(
         "listner: {}\nbatch_bytes: 5\nlistener.bind: x\nwhatever: 1\nrules[0]: 1\n",
         &[
@@ -69,7 +69,7 @@ fn values_of_the_wrong_kind_say_what_is_allowed() {
             "F:6: admin.bind: is a list, not an IP address and a port, such as `127.0.0.1:19092`, `0.0.0.0:19092` or \
              `[::]:19092`",
             "F:7: families.members[0]: is a single value, not a section with keys of its own (main, retry, dead_letter, \
-             alignment)",
+             alignment, writer_max_request_size)",
             "F:7: families.members[1].retry[0]: is a list, not a topic (`orders-dlt`, `{main}-dlt`), a glob \
              (`{main}-retry-*`) or a regular expression (`/{main}-retry-[0-9]+/`)",
         ],
@@ -77,7 +77,7 @@ fn values_of_the_wrong_kind_say_what_is_allowed() {
     refused(
         "cluster_tls:\nlistener:\n  tls:\n",
         &[
-            "F:2: cluster_tls: unknown key; keys allowed at the top: cluster, listener, mode, limits, rules, families, \
+            "F:2: cluster_tls: unknown key; keys allowed at the top: cluster, listener, mode, limits, rules, families, ignore, \
              near_limit, memory, inspection, admin, telemetry",
             "F:4: listener.tls: is empty: write a section with keys of its own (cert_file, key_file, client_ca_file), or \
              remove the key",

@@ -30,7 +30,8 @@ import org.springframework.scheduling.concurrent.ThreadPoolTaskScheduler;
  * An application of Spring Kafka whose listener fails on every record: a main topic, its retry topics
  * ({@code -retry-0} …) and its dead-letter topic ({@code -dlt}), which must be there.
  *
- * <p>{@code bootstrap= topic= bytes= [content=random|a] [attempts=5] [depth=110] [compression=none]}: sends one record
+ * <p>{@code bootstrap= topic= bytes= [content=random|a] [attempts=5] [depth=110] [compression=none]
+ * [writer-max-request-size=10000000|default]}: sends one record
  * of so many bytes and a small one behind it, the way {@code compression} says; retries and dead letters are written
  * uncompressed, with the stack traces of all failures so far, {@code depth} calls deep. It runs until it is ended,
  * and says what happens, one line each: {@code sent}, {@code told} (sending failed, and is tried again), {@code failed}
@@ -93,6 +94,10 @@ public final class SpringChain {
         if (what.equals("producer")) {
             properties.put("max.request.size", "10000000");
         }
+        String writers = cli.get("writer-max-request-size", "10000000");
+        if (what.equals("writer") && !writers.equals("default")) {
+            properties.put("max.request.size", writers);
+        }
         return properties.stringPropertyNames().stream()
             .collect(Collectors.toMap(name -> name, properties::getProperty));
     }
@@ -112,7 +117,7 @@ public final class SpringChain {
         @Bean
         KafkaTemplate<byte[], byte[]> deadLetters() {
             var template = new KafkaTemplate<>(new DefaultKafkaProducerFactory<byte[], byte[]>(
-                settings(cli.client(), "producer"), new ByteArraySerializer(), new ByteArraySerializer()));
+                settings(cli.client(), "writer"), new ByteArraySerializer(), new ByteArraySerializer()));
             template.setProducerListener(new ProducerListener<>() {
                 @Override
                 public void onError(ProducerRecord<byte[], byte[]> record, RecordMetadata metadata, Exception failure) {
