@@ -166,7 +166,7 @@ fn cases() -> Vec<Case> {
             refused_by: None,
             verdict: &["Nobody refuses it"],
             triage: [Look, Fine, Fine, Fine, Look],
-            words: &["513,774 bytes compressed, 1,880,074 unpacked"],
+            words: &["513,774 bytes compressed, 1,880,074 uncompressed"],
         },
         Case {
             report: "confluent-kafka-dotnet 1232: topic limit 2 MiB, 2.052 MB, \"Broker: Message size too large\"",
@@ -262,8 +262,8 @@ fn cases() -> Vec<Case> {
                 "the batch of 15 records is 98,",
                 "No record is too large (6,555 bytes each); the batch of 15 is: lower the producer's batch.size",
             ],
-            triage: [Fine, Change, Fine, Look, Look],
-            words: &["a batch of 15 98,"],
+            triage: [Fine, Look, Fine, Look, Look],
+            words: &["a batch of 15 98,", "so the producer is what to change: lower the producer's batch.size"],
         },
         Case {
             report: "sarama 1045: headers count: the value alone would fit",
@@ -680,6 +680,9 @@ fn the_largest_numbers_have_an_answer() {
         compressed_bytes: Some(most),
         max_request_size: Some(most),
         records: Some(u32::MAX),
+        headers: Some(u32::MAX),
+        buffer_memory: Some(most),
+        ..Question::default()
     };
     let found = answer(
         "limits: {ratio: 10, uncompressed_bytes: 1MiB}",
