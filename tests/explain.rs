@@ -263,7 +263,10 @@ fn cases() -> Vec<Case> {
                 "No record is too large (6,555 bytes each); the batch of 15 is: lower the producer's batch.size",
             ],
             triage: [Fine, Look, Fine, Look, Look],
-            words: &["a batch of 15 98,", "so the producer is what to change: lower the producer's batch.size"],
+            words: &[
+                "a batch of 15 98,",
+                "so the producer is what to change: lower the producer's batch.size",
+            ],
         },
         Case {
             report: "sarama 1045: headers count: the value alone would fit",

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::limits::GateLimit;
 use super::clients::{BUFFER_MEMORY, DEFAULT_BUFFER_MEMORY, own_limit};
+use super::limits::GateLimit;
 use super::{Ground, Question, RecordSizes};
 use crate::findings::{
     COMPRESSION_TYPE, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting,
@@ -189,7 +189,11 @@ fn ours(
             on_wire,
             "the request with this batch alone; those of other partitions come on top",
         ),
-        Gate::Uncompressed => (record.uncompressed_bytes, of_batch, "the batch uncompressed"),
+        Gate::Uncompressed => (
+            record.uncompressed_bytes,
+            of_batch,
+            "the batch uncompressed",
+        ),
         Gate::Record => (
             record.record_bytes,
             record.spread_bytes,
@@ -267,7 +271,8 @@ fn broker(question: &Question, ground: &Ground<'_>, record: &RecordSizes) -> Vec
         .iter()
         .filter_map(|broker| broker.socket_request_max_bytes.as_ref());
     if let Some(socket) = sockets.min_by_key(|setting| setting.value()) {
-        let note = "the whole request: above it the broker closes the connection without a response";
+        let note =
+            "the whole request: above it the broker closes the connection without a response";
         checks.push(Check {
             outcome: over_with_request(question, record, socket.value()),
             ..check(

@@ -115,7 +115,13 @@ fn frame(ground: &Ground<'_>) -> GateLimit {
         .map(Setting::value)
         .min();
     let of_broker = socket.filter(|bytes| *bytes < own);
-    let role = |is_smallest| if is_smallest { Role::InForce } else { Role::Larger };
+    let role = |is_smallest| {
+        if is_smallest {
+            Role::InForce
+        } else {
+            Role::Larger
+        }
+    };
     let candidate = |what: &str, bytes, is_smallest| Candidate {
         what: what.to_owned(),
         bytes,

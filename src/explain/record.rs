@@ -121,7 +121,8 @@ fn encoded_headers(headers: u32, bytes: u64) -> (u64, u64) {
     let larger = bytes.checked_rem(headers.into()).unwrap_or(0);
     let others = u64::from(headers).saturating_sub(larger);
     let lengths = |share: u64| varint(share).saturating_add(1);
-    let spread = |share: u64| varint(share).saturating_sub(varint(share.saturating_sub(LONGEST_NAME)));
+    let spread =
+        |share: u64| varint(share).saturating_sub(varint(share.saturating_sub(LONGEST_NAME)));
     let of_all = |of: &dyn Fn(u64) -> u64| {
         let of_larger = larger.saturating_mul(of(share.saturating_add(1)));
         of_larger.saturating_add(others.saturating_mul(of(share)))

@@ -59,7 +59,9 @@ pub(super) fn verdict(question: &Question, record: &RecordSizes, checks: &[Check
     } else {
         let _ = write!(text, " After it would refuse: {}.", later.join(", "));
     }
-    let maybe = checks.iter().filter(|check| check.outcome == Outcome::MayRefuse);
+    let maybe = checks
+        .iter()
+        .filter(|check| check.outcome == Outcome::MayRefuse);
     text.extend(maybe.filter_map(|check| aside(check, record)));
     text
 }

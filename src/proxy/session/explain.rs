@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::Session;
+use super::{Asking, Close, Session};
 use crate::cluster::{CompressionType, Lookup};
 use crate::policy::{
     Action, Blame, Codec, Gate, Library, Limit, Place, Refusal, Size, Source, Violation, batch_of,
@@ -15,11 +15,15 @@ use crate::policy::{
 use crate::proxy::oversized::Oversized;
 use crate::proxy::report::printable;
 use crate::proxy::topics::TopicHandle;
-use crate::proxy::verdict::{CURRENT, INVALID_RECORD, MESSAGE_TOO_LARGE, Refused, Sent};
+use crate::proxy::verdict::{Asked, CURRENT, INVALID_RECORD, MESSAGE_TOO_LARGE, Refused, Sent};
 use crate::telemetry;
 use crate::wire::Malformed;
+use crate::wire::api::FrameHead;
 use crate::wire::produce::{self, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, ProduceAnswer};
+
+/// Nobody sets `socket.request.max.bytes` lower, and most requests are smaller.
+const LARGE_REQUEST_BYTES: u32 = 256 * 1024;
 
 /// RECORD_LIST_TOO_LARGE
 const RECORD_LIST_TOO_LARGE: i16 = 18;
@@ -94,6 +98,39 @@ impl Session {
             });
         }
         (found.acks != 0).then_some(refused)
+    }
+
+    /// Some broker would close on a request of this size.
+    pub(super) fn may_be_too_large(&self, head: &FrameHead) -> bool {
+        u64::from(head.request_bytes) > self.shared.cluster.least_frame_limit()
+    }
+
+    /// Reads how large a request this session's broker takes.
+    pub(super) fn ask_frame_limit(&self, mut asked: Asked) -> Asking {
+        let cluster = self.shared.cluster.clone();
+        let node_id = self.node_id();
+        Box::pin(async move {
+            asked.frame = true;
+            asked.frame_limit = cluster.read_frame_limit(node_id).await;
+            asked
+        })
+    }
+
+    /// A broker that closes instead of answering a large Produce most likely found it too large; where its limit is known,
+    /// that was looked at before.
+    pub(super) fn closed_on_large(&self, close: Close) -> Close {
+        if !matches!(close, Close::ByBroker | Close::Upstream(_))
+            || self.shared.cluster.knows_frame_limit(self.node_id())
+        {
+            return close;
+        }
+        match self.ledger.unanswered_produce_bytes() {
+            Some(request_bytes) if request_bytes >= LARGE_REQUEST_BYTES => Close::ByBrokerOnLarge {
+                request_bytes,
+                reason: close.label(),
+            },
+            _ => close,
+        }
     }
 
     /// A topic's name for people.
