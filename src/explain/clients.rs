@@ -85,8 +85,8 @@ pub(super) fn own_limit(library: Library, record: &RecordSizes) -> Option<OwnLim
             "key, value and 36 bytes of one record, 10 bytes for each header, before compression",
         ),
         Library::FranzGo => OwnLimit {
-            // The batch in the request with its length: four bytes, or a varint once it knows the broker's version.
-            unsure_bytes: 2,
+            // The length in front of the batch: four bytes, or one once it knows the broker's version.
+            unsure_bytes: 3,
             ..of(
                 "ProducerBatchMaxBytes",
                 1_000_012,

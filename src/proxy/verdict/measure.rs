@@ -149,7 +149,9 @@ pub(super) fn look_inside(measured: &mut Measured, batch: &[u8]) {
     if measured.header.magic < 2 {
         return;
     }
-    let enough = measured.facts.wire_bytes.saturating_add(1);
+    // Some more than came: what shrank by next to nothing is measured to its end too.
+    let wire_bytes = measured.facts.wire_bytes;
+    let enough = wire_bytes.saturating_add(wire_bytes / 4);
     let effort = Effort::MEASURES.decode_at_most(enough.clamp(MOST_BYTES, MOST_LOOKED_AT_BYTES));
     let Inspection {
         uncompressed,
