@@ -246,11 +246,15 @@ fn cases() -> Vec<Case> {
             question: with(ask(120_000_000), |q| {
                 q.compressed_bytes = Some(7_000_000);
                 q.max_request_size = Some(100_000_000);
+                q.client = Some("franz-go".to_owned());
             }),
             refused_by: Some(Client),
             verdict: &["The client refuses it first", "Nobody after it would"],
             triage: [Change, Fine, Fine, Fine, Look],
-            words: &["franz-go: ProducerBatchMaxBytes"],
+            words: &[
+                "MESSAGE_TOO_LARGE: The request included a message",
+                "ProducerBatchMaxBytes=120000077",
+            ],
         },
         Case {
             report: "sarama 2797: records of 6.5 kB refused with \"Message was too large\": the batch is",

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{Kafka, KafkaOptions, Program, Sizegate, http, unique};
+use support::{Kafka, KafkaOptions, Program, Sizegate, command, http, unique};
 
 const MIB: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -556,6 +556,59 @@ fn other_clients_meet_what_explain_foretells_by_their_own_arithmetic() {
     }
 }
 
+/// The broker alone closes on a request above its socket limit, and no client says a word of size.
+#[test]
+fn what_clients_show_of_a_connection_that_the_broker_closes_is_what_explain_quotes() {
+    let ground = ground();
+    let topic = ground.topic("wide");
+    let yaml = format!(
+        "cluster: {{bootstrap_servers: ['{}']}}\nmode: observe\n",
+        ground.kafka.bootstrap()
+    );
+    let size = SOCKET + 100_000;
+    for (client, program) in [
+        (
+            "java",
+            Program::java("SendSizes", "4.4.0")
+                .arg("values", size)
+                .arg("p.max.request.size", 8 * MIB)
+                .arg("p.delivery.timeout.ms", 3_000)
+                .arg("p.request.timeout.ms", 2_000),
+        ),
+        (
+            "librdkafka",
+            Program::python("produce.py")
+                .arg("client", "confluent")
+                .arg("values", size)
+                .arg("c.message.timeout.ms", 4_000),
+        ),
+        ("sarama", Program::go("sarama").arg("values", size)),
+        (
+            "kafkajs",
+            Program::node("kafkajs.js").arg("sends", format!("0:{size}")),
+        ),
+    ] {
+        let value = format!("--value-bytes={size}");
+        let client_of = format!("--client={client}");
+        let arguments = [
+            "explain",
+            &topic,
+            "--output=json",
+            "--max-request-size=8000000",
+            &value,
+            &client_of,
+        ];
+        let answer = command::sizegate(&arguments, &yaml).json();
+        assert_eq!(answer["refused_by"], "broker", "{answer:#}");
+        let sent = program
+            .arg("bootstrap", ground.kafka.bootstrap())
+            .arg("topic", &topic)
+            .run();
+        let refused = sent.where_is("ok", false);
+        shows(&answer, refused[0], client);
+    }
+}
+
 /// What the first step quotes is what the client showed.
 fn shows(answer: &Value, seen: &Value, client: &str) {
     let step = answer["remedy"][0]["text"].as_str().unwrap();
@@ -566,7 +619,11 @@ fn shows(answer: &Value, seen: &Value, client: &str) {
         .filter_map(|part| part.split('”').next())
         .collect();
     let is_shown = |quote: &&str| {
-        shown.contains(quote.trim_start_matches("[Error 10] ")) || shown.contains(*quote)
+        shown.contains(
+            quote
+                .trim_start_matches("[Error 10] ")
+                .trim_start_matches("… "),
+        ) || shown.contains(*quote)
     };
     assert!(
         quotes.iter().any(is_shown),

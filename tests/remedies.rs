@@ -536,6 +536,11 @@ fn who_follows_explain_is_not_refused_again() {
         &json!({"topic": name, "value_bytes": 3_000_000, "max_request_size": 8_000_000, "buffer_memory": 2_000_000}),
     );
     assert!(memory.starts_with("buffer.memory="), "{memory}");
+    let both = command(
+        0,
+        &json!({"topic": name, "value_bytes": 5_000_000, "buffer_memory": 4_000_000}),
+    );
+    assert_eq!(both.lines().count(), 2, "{both}");
     let seen = java(
         sizegate,
         &[
@@ -543,6 +548,7 @@ fn who_follows_explain_is_not_refused_again() {
             format!("{name}|2000000|||1|random|{own}"),
             format!("{name}|3000000|||1|random|max.request.size=8000000,buffer.memory=2000000"),
             format!("{name}|3000000|||1|random|max.request.size=8000000,{memory}"),
+            format!("{name}|5000000|||1|random|{}", both.replace('\n', ",")),
         ],
     );
     let fates: Vec<bool> = (0..4)
@@ -566,8 +572,8 @@ fn who_follows_explain_is_not_refused_again() {
             .run();
         assert_eq!(seen.only("record", 0)["ok"], is_sent, "{seen:?}");
     }
-    // The topic's.
-    for (key, configs, value, content) in [
+    // The topic's: one byte less than the command says is refused. All in one process at a time.
+    let keys = [
         (
             "max.message.bytes",
             vec![("max.message.bytes", "2000")],
@@ -589,36 +595,52 @@ fn who_follows_explain_is_not_refused_again() {
             3_000,
             "a",
         ),
-    ] {
-        let topic = kafka.topic("told", 1, &configs);
-        let name = &topic.name;
-        let codec = if content == "a" { "gzip" } else { "none" };
-        let send = || {
-            let case = format!(
-                "{name}|{value}|||1|{content}|max.request.size=8000000,compression.type={codec}"
-            );
-            java(sizegate, &[case]).only("case", 0)["ok"] == true
-        };
-        assert!(!send(), "{key}");
-        let mut question =
-            json!({"topic": name, "value_bytes": value, "max_request_size": 8_000_000});
-        if content == "a" {
-            question["compressed_bytes"] = json!(150);
+    ];
+    let topics = keys
+        .each_ref()
+        .map(|(_, configs, ..)| kafka.topic("told", 1, configs));
+    let codec = |content: &str| if content == "a" { "gzip" } else { "none" };
+    let cases: Vec<String> = keys
+        .iter()
+        .zip(&topics)
+        .map(|((_, _, value, content), topic)| {
+            format!(
+                "{}|{value}|||1|{content}|max.request.size=8000000,compression.type={}",
+                topic.name,
+                codec(content)
+            )
+        })
+        .collect();
+    let fates = || {
+        let seen = java(sizegate, &cases);
+        [0, 1, 2].map(|at| seen.only("case", at)["ok"] == true)
+    };
+    assert_eq!(fates(), [false; 3]);
+    let needed: Vec<usize> = keys
+        .iter()
+        .zip(&topics)
+        .map(|((key, _, value, content), topic)| {
+            let mut question =
+                json!({"topic": topic.name, "value_bytes": value, "max_request_size": 8_000_000});
+            if *content == "a" {
+                question["compressed_bytes"] = json!(150);
+            }
+            let line = command(1, &question);
+            let (_, rest) = line
+                .split_once(&format!("{key}="))
+                .unwrap_or_else(|| panic!("{key}: {line}"));
+            rest.split(|c: char| !c.is_ascii_digit())
+                .next()
+                .unwrap()
+                .parse()
+                .unwrap()
+        })
+        .collect();
+    for (less, expected) in [(1, [false; 3]), (0, [true; 3])] {
+        for (((key, ..), topic), needed) in keys.iter().zip(&topics).zip(&needed) {
+            kafka.alter_topic_config(&topic.name, &[(key, Some(&(needed - less).to_string()))]);
         }
-        let line = command(1, &question);
-        let (_, rest) = line
-            .split_once(&format!("{key}="))
-            .unwrap_or_else(|| panic!("{key}: {line}"));
-        let needed: usize = rest
-            .split(|c: char| !c.is_ascii_digit())
-            .next()
-            .unwrap()
-            .parse()
-            .unwrap();
-        kafka.alter_topic_config(name, &[(key, Some(&(needed - 1).to_string()))]);
-        assert!(!send(), "{key}: {line} asks for more than is needed");
-        kafka.alter_topic_config(name, &[(key, Some(&needed.to_string()))]);
-        assert!(send(), "{key}: {line}");
+        assert_eq!(fates(), expected, "{needed:?} less {less}");
     }
     // A batch of many: the producer.
     let topic = kafka.topic("told", 1, &[("max.message.bytes", "10000")]);

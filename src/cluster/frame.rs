@@ -17,6 +17,8 @@ use crate::findings::{BrokerFacts, Setting, SettingSource};
 
 /// How often it is looked for brokers that have not been asked.
 const LOOK: Duration = Duration::from_secs(1);
+/// The same before any broker is known.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
 /// A broker is asked again after this time: it may have restarted.
 const OLD: Duration = Duration::from_secs(300);
 /// And one that told nothing: the permission may have been given.
@@ -54,13 +56,15 @@ impl FrameCell {
 /// Asks every broker, those that join later too.
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
-        for node_id in shared.registry.node_ids() {
+        let all = shared.registry.node_ids();
+        let pause = if all.is_empty() { FIRST_LOOK } else { LOOK };
+        for node_id in all {
             let node = shared.registry.node(node_id);
             if node.is_some_and(|node| node.frame.is_due()) {
                 read(&shared, node_id).await;
             }
         }
-        sleep(LOOK).await;
+        sleep(pause).await;
     }
 }
 

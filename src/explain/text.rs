@@ -263,7 +263,9 @@ fn remedy(explanation: &Explanation, text: &mut String) {
             advice.text
         );
         if let Some(command) = &advice.command {
-            let _ = writeln!(text, "     {command}");
+            for line in command.lines() {
+                let _ = writeln!(text, "     {line}");
+            }
         }
     }
 }

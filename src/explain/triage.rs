@@ -176,7 +176,9 @@ impl Triage<'_> {
     /// The producer refuses by itself: its words, and its setting.
     fn own_refusal(&self, step: &'static str, library: Library, check: &Check) -> Advice {
         let (size, limit) = (check.size_bytes, check.limit_bytes.unwrap_or_default());
-        let command = format!("{}={size}", check.what);
+        let settings = self.refusals(Party::Client);
+        let settings = settings.map(|check| format!("{}={}", check.what, check.size_bytes));
+        let command = settings.collect::<Vec<_>>().join("\n");
         if check.what == BUFFER_MEMORY {
             let text = format!(
                 "“The message is {size} bytes when serialized which is larger than the total memory buffer you have \
@@ -192,9 +194,13 @@ impl Triage<'_> {
             }
             _ => "",
         };
+        let memory = self.refusals(Party::Client).nth(1).map_or(
+            "",
+            |_| " Its buffer.memory, which is compared next, is too small as well.",
+        );
         let text = format!(
             "“{}” are the producer's own words: nothing was sent, and neither sizegate nor the broker knows of it. Set {} to \
-             {} or more in this producer{others}. A dead-letter or Streams producer has a setting of its own.",
+             {} or more in this producer{others}.{memory} A dead-letter or Streams producer has a setting of its own.",
             own_words(library, self.record, limit),
             check.what,
             grouped(size)

@@ -19,6 +19,7 @@ impl Judge {
         if left <= limit_bytes {
             return;
         }
+        let mut reason = None;
         for weighed in &mut self.weighed {
             weighed.outcome = match std::mem::replace(&mut weighed.outcome, Outcome::Pass) {
                 Outcome::Within(measured) => Outcome::Over(
@@ -38,6 +39,15 @@ impl Judge {
                 ),
                 other => other,
             };
+            match &weighed.outcome {
+                Outcome::Over(_, violation) if violation.limit.gate != Gate::Frame => {}
+                outcome @ Outcome::Over(..) if outcome.is_refused() => reason = Some("answered"),
+                Outcome::Over(..) => reason = reason.or(Some("observed")),
+                _ => {}
+            }
+        }
+        if let Some(reason) = reason {
+            self.shared.metrics.frames_refused(reason);
         }
     }
 }
