@@ -253,7 +253,7 @@ fn cases() -> Vec<Case> {
             triage: [Change, Fine, Fine, Fine, Look],
             words: &[
                 "MESSAGE_TOO_LARGE: The request included a message",
-                "ProducerBatchMaxBytes=120000077",
+                "ProducerBatchMaxBytes=120000078",
             ],
         },
         Case {
