@@ -421,16 +421,20 @@ fn cases() -> Vec<Case> {
             report: "TimeoutException after two minutes, no word of size: socket.request.max.bytes",
             yaml: "",
             topics: vec![own("orders", 200_000_000)],
-            question: with(ask(60_000_000), |q| q.max_request_size = Some(200_000_000)),
-            refused_by: Some(Broker),
+            question: with(ask(60_000_000), |q| {
+                q.max_request_size = Some(200_000_000);
+                q.buffer_memory = Some(200_000_000);
+            }),
+            refused_by: Some(Us),
             verdict: &[
-                "The broker refuses it first",
-                "for socket.request.max.bytes, which allows 50,000,000 (server.properties)",
+                "sizegate refuses it first",
+                "for gate frame, which allows 50,000,000 (socket.request.max.bytes)",
+                "After it would refuse: broker (socket.request.max.bytes)",
             ],
             triage: [Fine, Fine, Change, Fine, Look],
             words: &[
-                "socket.request.max.bytes of 60,001,098 or more",
-                "above it the broker closes the connection without an answer",
+                "socket.request.max.bytes of 60,001,155 or more",
+                "above it the broker closes the connection without a response",
             ],
         },
         Case {
@@ -469,6 +473,7 @@ fn cases() -> Vec<Case> {
             question: with(ask(40_000_000), |q| {
                 q.compressed_bytes = Some(4_000_000);
                 q.max_request_size = Some(200_000_000);
+                q.buffer_memory = Some(200_000_000);
             }),
             refused_by: None,
             verdict: &[
