@@ -46,6 +46,7 @@ fn facts() -> BatchFacts {
         codec: Some(Codec::None),
         records: 12,
         largest: None,
+        seen: None,
     }
 }
 

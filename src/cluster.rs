@@ -11,6 +11,7 @@ mod answers;
 mod call_error;
 mod describe;
 mod desk;
+mod frame;
 mod limits;
 mod link;
 mod poll;
@@ -132,6 +133,7 @@ impl Cluster {
         let work = async {
             tokio::join!(
                 poll::run(Arc::clone(shared)),
+                frame::run(Arc::clone(shared)),
                 dispatch(Arc::clone(shared), queue)
             )
         };

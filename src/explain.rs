@@ -5,6 +5,7 @@
 //! is never a pass.
 
 mod checks;
+mod clients;
 mod limits;
 mod record;
 mod text;
@@ -21,7 +22,7 @@ pub use crate::policy::DEFAULT_MAX_REQUEST_SIZE;
 
 use crate::config::Config;
 use crate::findings::{BrokerFacts, TopicFacts, Unseen};
-use crate::policy::{Action, Policy};
+use crate::policy::{Action, Library, Policy};
 
 /// What is asked: a topic, and the sizes of a record; without sizes only the limits are explained.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -33,12 +34,20 @@ pub struct Question {
     pub value_bytes: Option<u64>,
     /// Bytes of the key; absent: null.
     pub key_bytes: Option<u64>,
-    /// Bytes of all header names and values together, counted as one header.
+    /// Bytes of all header names and values together.
     pub headers_bytes: Option<u64>,
+    /// How many headers share them; absent: one.
+    pub headers: Option<u32>,
     /// The batch as it travels after compression, its 61-byte header included; absent: it is not compressed.
     pub compressed_bytes: Option<u64>,
-    /// The producer's `max.request.size`; absent: 1,048,576.
+    /// The producer's `max.request.size`, or its like in another library; absent: the library's default.
     pub max_request_size: Option<u64>,
+    /// A Java producer's `buffer.memory`; absent: 33,554,432.
+    pub buffer_memory: Option<u64>,
+    /// The client library, by its name here; absent: java.
+    pub client: Option<String>,
+    /// The producer's `client.id`, which travels in each request; absent: the library's default.
+    pub client_id: Option<String>,
     /// Records of these sizes in the batch; absent: 1.
     pub records: Option<u32>,
 }
@@ -55,12 +64,26 @@ pub enum BadQuestion {
     /// A batch has at least one record, and its header takes 61 bytes.
     #[error("{0}")]
     Impossible(&'static str),
+    /// A library whose limits are not known here.
+    #[error("client {0} is not known here: give one of {known}", known = client_names().join(", "))]
+    UnknownClient(String),
     /// The cluster has no topic of this name.
     #[error("the cluster has no topic {0}")]
     UnknownTopic(String),
 }
 
+/// The names of the libraries whose limits are known.
+pub fn client_names() -> [&'static str; 7] {
+    clients::KNOWN.map(Library::label)
+}
+
 impl Question {
+    /// The client library that is asked about.
+    pub fn library(&self) -> Library {
+        let known = self.client.as_deref().and_then(Library::from_label);
+        known.unwrap_or(Library::Java)
+    }
+
     /// Sizes that a record can have.
     ///
     /// # Errors
@@ -75,10 +98,22 @@ impl Question {
             ("headers_bytes", self.headers_bytes),
             ("compressed_bytes", self.compressed_bytes),
             ("max_request_size", self.max_request_size),
+            ("buffer_memory", self.buffer_memory),
         ] {
             if bytes.is_some_and(|bytes| bytes > i32::MAX.unsigned_abs().into()) {
                 return Err(BadQuestion::TooLarge(name));
             }
+        }
+        if let Some(client) = &self.client {
+            let library = Library::from_label(client);
+            if !library.is_some_and(|library| clients::KNOWN.contains(&library)) {
+                return Err(BadQuestion::UnknownClient(client.clone()));
+            }
+        }
+        if self.headers == Some(0) && self.headers_bytes.is_some_and(|bytes| bytes > 0) {
+            return Err(BadQuestion::Impossible(
+                "headers is 0: headers_bytes are the bytes of at least one",
+            ));
         }
         if self.records == Some(0) {
             return Err(BadQuestion::Impossible(
@@ -101,6 +136,7 @@ impl Question {
         self.value_bytes.is_some()
             || self.key_bytes.is_some()
             || self.headers_bytes.is_some()
+            || self.headers.is_some()
             || self.compressed_bytes.is_some()
     }
 }

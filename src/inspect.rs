@@ -128,6 +128,9 @@ pub struct Inspection {
     pub records: Option<u32>,
     /// The largest record by record bytes, where all were measured.
     pub largest: Option<RecordAt>,
+    /// The largest record of those that were looked at, whether all were or not; of one that was not read to its end as
+    /// far as its lengths declare it.
+    pub seen: Option<RecordAt>,
     /// Bytes that were decompressed.
     pub decoded_bytes: u64,
     /// What a scan of the payload cost, as bytes of a decode that would take as long.
@@ -142,6 +145,7 @@ impl Inspection {
             uncompressed: None,
             records: None,
             largest: None,
+            seen: None,
             decoded_bytes: 0,
             scanned_bytes: 0,
         }
@@ -292,6 +296,7 @@ fn look_at_plain(
         },
         records: is_whole.then_some(count),
         largest: if is_whole { tally.largest } else { None },
+        seen: tally.largest,
         ..decided
     }
 }

@@ -12,6 +12,7 @@
 
 mod clients;
 pub mod families;
+mod library;
 mod linger;
 mod loops;
 mod refusal;
@@ -21,6 +22,7 @@ mod violation;
 mod words;
 
 pub use clients::{Client, ClientRules};
+pub use library::Library;
 pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};

@@ -86,6 +86,13 @@ impl RecordStream {
         seen
     }
 
+    /// The record that is being read, as large as the field in hand says that it will be at least; `None` between records.
+    pub fn begun(&self) -> Option<RecordSizes> {
+        let mut begun = self.current;
+        begun.record_bytes = begun.record_bytes.saturating_add(self.to_skip.into());
+        (begun.record_bytes > 0 && !self.is_complete()).then_some(begun)
+    }
+
     /// Reads the next piece; says each record that ends in it to `visit`, until it breaks.
     pub fn feed(
         &mut self,

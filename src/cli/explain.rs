@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 use super::check::Output;
 use super::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, print, print_mistakes};
@@ -22,6 +23,7 @@ Examples:
   sizegate explain orders --bootstrap-servers localhost:9092 --value-bytes 2000000
   sizegate explain orders --config sizegate.yaml --value-bytes 1880000 --compressed-bytes 513774
   sizegate explain orders --config f.yaml --value-bytes 2000000 --max-request-size 1000000
+  sizegate explain orders --config f.yaml --value-bytes 1000000 --client librdkafka
 
 Exit codes: 0 it passes (or only the limits were asked for), 1 someone refuses it, 2 the topic's
 limits could not be read, 64 bad config or usage.")]
@@ -38,15 +40,27 @@ pub struct ExplainArgs {
     /// Bytes of the record's key; null if not given
     #[arg(long, value_name = "SIZE", value_parser = crate::config::any_size)]
     pub key_bytes: Option<u64>,
-    /// Bytes of all header names and values, counted as one header
+    /// Bytes of all header names and values
     #[arg(long, value_name = "SIZE", value_parser = crate::config::any_size)]
     pub headers_bytes: Option<u64>,
+    /// How many headers share these bytes; 1 if not given
+    #[arg(long, value_name = "N")]
+    pub headers: Option<u32>,
     /// The batch as it travels compressed, its 61-byte header included; not compressed if not given
     #[arg(long, value_name = "SIZE", value_parser = crate::config::any_size)]
     pub compressed_bytes: Option<u64>,
-    /// The producer's max.request.size; Java's default, 1048576, if not given
+    /// The producer's max.request.size, or its like in another client; the client's default if not given
     #[arg(long, value_name = "SIZE", value_parser = crate::config::any_size)]
     pub max_request_size: Option<u64>,
+    /// A Java producer's buffer.memory; its default, 33554432, if not given
+    #[arg(long, value_name = "SIZE", value_parser = crate::config::any_size)]
+    pub buffer_memory: Option<u64>,
+    /// The client library; java if not given
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(crate::explain::client_names()))]
+    pub client: Option<String>,
+    /// The producer's client.id, which travels in each request; the client's default if not given
+    #[arg(long, value_name = "ID")]
+    pub client_id: Option<String>,
     /// Records of these sizes in one batch; 1 if not given
     #[arg(long, value_name = "N")]
     pub records: Option<u32>,
@@ -69,8 +83,12 @@ pub fn run(args: ExplainArgs) -> ExitCode {
         value_bytes: args.value_bytes,
         key_bytes: args.key_bytes,
         headers_bytes: args.headers_bytes,
+        headers: args.headers,
         compressed_bytes: args.compressed_bytes,
         max_request_size: args.max_request_size,
+        buffer_memory: args.buffer_memory,
+        client: args.client,
+        client_id: args.client_id,
         records: args.records,
     };
     if let Err(error) = usable(&question) {
@@ -129,6 +147,7 @@ fn usable(question: &Question) -> Result<(), String> {
         question.value_bytes,
         question.key_bytes,
         question.headers_bytes,
+        question.headers.map(u64::from),
     ]
     .iter()
     .any(Option::is_some);
@@ -136,6 +155,9 @@ fn usable(question: &Question) -> Result<(), String> {
         ("--compressed-bytes", question.compressed_bytes.is_some()),
         ("--max-request-size", question.max_request_size.is_some()),
         ("--records", question.records.is_some()),
+        ("--buffer-memory", question.buffer_memory.is_some()),
+        ("--client", question.client.is_some()),
+        ("--client-id", question.client_id.is_some()),
     ] {
         if is_given && !has_record {
             return Err(format!(

@@ -6,12 +6,14 @@ use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use super::frame::FrameCell;
 use super::limits::{Learned, MomentCell, Origin};
 use super::topic::{Reading, Settings, Topic};
 use crate::config::HostPort;
@@ -61,6 +63,8 @@ pub(super) struct Registry {
     absences: Mutex<HashMap<Key, (Instant, Absence)>>,
     /// A topic came or went.
     topics_changed: Notify,
+    /// One more than the smallest that any node takes of one request; 0: not known.
+    least_frame: AtomicU64,
 }
 
 /// Sets of the topics themselves, not maps: a key beside each would be 21 bytes more a topic and map.
@@ -124,6 +128,8 @@ pub struct Node {
     /// What a topic without overrides inherits there; brokers may differ.
     inherited: Settings,
     read_at: MomentCell,
+    /// What it takes of one request.
+    pub(super) frame: FrameCell,
 }
 
 impl Node {
@@ -300,6 +306,19 @@ impl Registry {
         ids
     }
 
+    /// The smallest that any node takes of one request; `u64::MAX` where none is known.
+    pub(super) fn least_frame_limit(&self) -> u64 {
+        self.least_frame.load(Relaxed).wrapping_sub(1)
+    }
+
+    /// After a node's was read, and after nodes came or went.
+    pub(super) fn set_least_frame_limit(&self) {
+        let nodes = self.read_nodes();
+        let least = nodes.values().filter_map(|node| node.frame.get()).min();
+        let word = least.map_or(0, |bytes| bytes.saturating_add(1));
+        self.least_frame.store(word, Relaxed);
+    }
+
     /// One node's address. True if it is news.
     pub(super) fn learn_node(&self, node_id: i32, address: HostPort) -> bool {
         let known = self.node(node_id);
@@ -321,6 +340,7 @@ impl Registry {
         for (node_id, address) in all {
             news |= self.learn_node(node_id, address);
         }
+        self.set_least_frame_limit();
         news
     }
 
@@ -411,6 +431,7 @@ impl Node {
             address,
             inherited: Settings::default(),
             read_at: MomentCell::default(),
+            frame: FrameCell::default(),
         }
     }
 }

@@ -28,7 +28,7 @@ use super::link::Link;
 use super::{Cluster, shared::Shared};
 use crate::config::HostPort;
 use crate::findings::{BrokerFacts, ClusterFacts, Commands, Resource, TopicFacts, Unseen};
-use settings::{BROKER_KEYS, TOPIC_KEYS, fill, fill_broker};
+use settings::{BROKER_KEYS, SOCKET_REQUEST_MAX_BYTES, TOPIC_KEYS, fill, fill_broker};
 
 pub(super) use settings::known_facts;
 
@@ -298,6 +298,27 @@ async fn describe_brokers(
         });
     }
     brokers
+}
+
+/// A broker's `socket.request.max.bytes`, asked of itself; `None`: it does not tell.
+pub(super) async fn read_socket_limit(
+    link: &mut Link,
+    node_id: i32,
+    deadline: Instant,
+) -> Result<Option<u64>, CallError> {
+    let keys = [SOCKET_REQUEST_MAX_BYTES];
+    let wanted = resource(RESOURCE_BROKER, &node_id.to_string(), &keys);
+    let request = DescribeConfigsRequest::default().with_resources(vec![wanted]);
+    let answer = link.call(&request, deadline).await?;
+    let mut broker = BrokerFacts::default();
+    let read = answer
+        .results
+        .iter()
+        .filter(|result| result.error_code == 0);
+    read.for_each(|result| fill_broker(&mut broker, &result.configs));
+    Ok(broker
+        .socket_request_max_bytes
+        .map(|setting| setting.value()))
 }
 
 fn resource(kind: i8, name: &str, keys: &[&'static str]) -> DescribeConfigsResource {

@@ -4,19 +4,23 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::clients::{BUFFER_MEMORY, DEFAULT_BUFFER_MEMORY, own_limit};
 use super::limits::GateLimit;
-use super::{DEFAULT_MAX_REQUEST_SIZE, Ground, Question, RecordSizes};
+use super::{Ground, Question, RecordSizes};
 use crate::findings::{
     COMPRESSION_TYPE, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting,
     TopicFacts,
 };
-use crate::policy::{Action, Codec, Gate, TopicPolicy, labelled};
+use crate::policy::{Action, Codec, Gate, Library, TopicPolicy, grouped, labelled};
 
 /// What the Java consumer asks of one partition unless it says otherwise: soft.
 const MAX_PARTITION_FETCH_BYTES: u64 = 1_048_576;
 
 /// What librdkafka takes of one answer unless it says otherwise (`receive.message.max.bytes`): hard.
 const LIBRDKAFKA_RECEIVE_BYTES: u64 = 100_000_000;
+
+/// The broker's limit of a whole request.
+pub(super) const SOCKET_REQUEST_MAX_BYTES: &str = "socket.request.max.bytes";
 
 labelled! {
     /// Who compares.
@@ -79,88 +83,162 @@ pub(super) fn on_the_way(
     limits: &[GateLimit],
     record: &RecordSizes,
 ) -> Vec<Check> {
-    let mut checks = vec![client(question, record)];
+    let mut checks = client(question, record);
     checks.extend(
         limits
             .iter()
-            .filter_map(|limit| ours(limit, policy, record)),
+            .filter_map(|limit| ours(question, limit, policy, record)),
     );
-    checks.extend(broker(ground, record));
+    checks.extend(broker(question, ground, record));
     checks.push(consumer(record));
     checks
 }
 
-fn client(question: &Question, record: &RecordSizes) -> Check {
-    let limit = question
-        .max_request_size
-        .unwrap_or(DEFAULT_MAX_REQUEST_SIZE);
-    Check {
+/// What the producer compares before anything is sent.
+fn client(question: &Question, record: &RecordSizes) -> Vec<Check> {
+    let check = |what: &str, size, limit, source: &str, outcome, note: &str| Check {
         by: Party::Client,
-        what: "max.request.size".to_owned(),
-        size_bytes: record.estimate_bytes,
+        what: what.to_owned(),
+        size_bytes: size,
         limit_bytes: Some(limit),
-        source: match question.max_request_size {
-            Some(_) => "as given",
-            None => "Java's default",
-        }
-        .to_owned(),
-        outcome: over(record.estimate_bytes, limit),
-        note: "the Java producer's estimate of one record, before compression whatever the codec"
-            .to_owned(),
+        source: source.to_owned(),
+        outcome,
+        note: note.to_owned(),
+    };
+    let library = question.library();
+    let Some(own) = own_limit(library, record) else {
+        return Vec::new();
+    };
+    let unsure = own.unsure_bytes.saturating_add(record.spread_bytes);
+    let limit = question.max_request_size.unwrap_or(own.default_bytes);
+    let source = |is_given: bool| if is_given { "as given" } else { own.default_of };
+    let mut checks = vec![check(
+        own.setting,
+        own.size_bytes,
+        limit,
+        source(question.max_request_size.is_some()),
+        over(own.size_bytes, limit, unsure),
+        own.note,
+    )];
+    if library == Library::Java {
+        let limit = question.buffer_memory.unwrap_or(DEFAULT_BUFFER_MEMORY);
+        checks.push(check(
+            BUFFER_MEMORY,
+            record.estimate_bytes,
+            limit,
+            source(question.buffer_memory.is_some()),
+            over(record.estimate_bytes, limit, record.spread_bytes),
+            "the same estimate against all the memory that the producer keeps records in",
+        ));
     }
+    checks
 }
 
-fn over(size: u64, limit: u64) -> Outcome {
-    if size > limit {
-        Outcome::Refuses
-    } else {
+/// `unsure`: the size may be smaller by so much.
+fn over(size: u64, limit: u64, unsure: u64) -> Outcome {
+    if size <= limit {
         Outcome::Passes
+    } else if size.saturating_sub(unsure) <= limit {
+        Outcome::MayRefuse
+    } else {
+        Outcome::Refuses
     }
 }
 
-/// A gate of ours; none for the ratio where it is not compared.
-fn ours(gate: &GateLimit, policy: &TopicPolicy, record: &RecordSizes) -> Option<Check> {
-    let (size, note) = match gate.gate {
+/// A request has more in it than this batch: another client id, a transactional id, batches of other partitions.
+const AROUND_BYTES: u64 = 1024;
+
+/// Of what is compared with the whole request. Where the client id is given, this batch alone is exact.
+fn over_with_request(question: &Question, record: &RecordSizes, limit: u64) -> Outcome {
+    let spread = record.spread_bytes.saturating_mul(record.records.into());
+    match over(record.request_bytes, limit, spread) {
+        outcome if question.client_id.is_some() => outcome,
+        Outcome::Refuses if record.least_request_bytes > limit => Outcome::Refuses,
+        Outcome::Passes if record.request_bytes.saturating_add(AROUND_BYTES) <= limit => {
+            Outcome::Passes
+        }
+        _ => Outcome::MayRefuse,
+    }
+}
+
+/// Batches up to this size uncompressed have no ratio.
+const RATIO_FROM_BYTES: u64 = 1 << 20;
+
+/// The uncompressed bytes that a ratio allows a batch of these bytes on the wire, as the gate itself has it.
+fn allowed_by_ratio(ratio: f64, batch_bytes: u64) -> u64 {
+    ((ratio * batch_bytes as f64).floor() as u64).max(RATIO_FROM_BYTES)
+}
+
+/// A gate of ours; none where there is nothing to compare.
+fn ours(
+    question: &Question,
+    gate: &GateLimit,
+    policy: &TopicPolicy,
+    record: &RecordSizes,
+) -> Option<Check> {
+    let of_batch = record.spread_bytes.saturating_mul(record.records.into());
+    let on_wire = if record.is_compressed { 0 } else { of_batch };
+    let (size, unsure, note) = match gate.gate {
         Gate::Batch => (
             record.batch_bytes,
+            on_wire,
             "the batch as it travels, its header included",
         ),
         Gate::Frame => (
-            record.batch_bytes,
-            "the request is a little more than its batch",
+            record.request_bytes,
+            on_wire,
+            "the request with this batch alone; those of other partitions come on top",
         ),
-        Gate::Uncompressed => (record.uncompressed_bytes, "the batch unpacked"),
-        Gate::Record => (record.record_bytes, "one record as encoded, unpacked"),
-        Gate::Estimate => (record.estimate_bytes, "the Java producer's estimate"),
-        Gate::Key => (record.key_bytes.unwrap_or(0), ""),
-        Gate::Value => (record.value_bytes.unwrap_or(0), ""),
-        Gate::Headers => (record.headers_bytes, ""),
-        Gate::Ratio => (
+        Gate::Uncompressed => (
             record.uncompressed_bytes,
-            "unpacked against what the ratio allows",
+            of_batch,
+            "the batch uncompressed",
         ),
+        Gate::Record => (
+            record.record_bytes,
+            record.spread_bytes,
+            "one record as encoded, uncompressed",
+        ),
+        Gate::Estimate => (
+            record.estimate_bytes,
+            record.spread_bytes,
+            "the Java producer's estimate",
+        ),
+        Gate::Key => (record.key_bytes.unwrap_or(0), 0, ""),
+        Gate::Value => (record.value_bytes.unwrap_or(0), 0, ""),
+        Gate::Headers => (record.headers_bytes, 0, ""),
+        Gate::Ratio if !record.is_compressed => return None,
+        Gate::Ratio => (record.uncompressed_bytes, of_batch, ""),
     };
-    let limit = match gate.gate {
-        Gate::Ratio => {
-            // Compared above 1 MiB only.
-            if record.uncompressed_bytes <= 1 << 20 {
-                return None;
-            }
-            gate.limit_bytes
-                .map(|ratio| ratio.saturating_mul(record.batch_bytes))
-        }
+    let limit = match (gate.gate, policy.inside.ratio) {
+        (Gate::Ratio, Some(ratio)) => Some(allowed_by_ratio(ratio, record.batch_bytes)),
         _ => gate.limit_bytes,
     };
-    let outcome = match (limit, policy.action) {
-        (Some(limit), action) if size > limit => match action {
-            // The frame gate knows no topic's rule; in observe mode it passes what may be held.
-            Action::Observe => Outcome::Observes,
-            Action::Offload if gate.gate != Gate::Frame => Outcome::Offloads,
-            Action::Reject | Action::Offload => Outcome::Refuses,
-        },
-        (Some(_), _) => Outcome::Passes,
-        (None, _) if gate.gate == Gate::Batch && policy.inherits => Outcome::Unknown,
-        (None, _) => return None,
+    let note = match (gate.gate, policy.inside.ratio) {
+        (Gate::Ratio, Some(ratio)) => format!(
+            "{ratio} times the {} bytes on the wire, and never less than {}",
+            grouped(record.batch_bytes),
+            grouped(RATIO_FROM_BYTES)
+        ),
+        _ => note.to_owned(),
+    };
+    let outcome = match limit {
+        Some(limit) => {
+            let outcome = match gate.gate {
+                Gate::Frame => over_with_request(question, record, limit),
+                _ => over(size, limit, unsure),
+            };
+            match (outcome, policy.action) {
+                // The frame gate knows no topic's rule; in observe mode it passes what may be held.
+                (Outcome::Refuses, Action::Observe) => Outcome::Observes,
+                (Outcome::Refuses, Action::Offload) if gate.gate != Gate::Frame => {
+                    Outcome::Offloads
+                }
+                (outcome, _) => outcome,
+            }
+        }
+        None if gate.gate == Gate::Batch && policy.inherits => Outcome::Unknown,
+        None => return None,
     };
     Some(Check {
         by: Party::Sizegate,
@@ -169,19 +247,23 @@ fn ours(gate: &GateLimit, policy: &TopicPolicy, record: &RecordSizes) -> Option<
         limit_bytes: limit,
         source: gate.source_text(),
         outcome,
-        note: note.to_owned(),
+        note,
     })
 }
 
-fn broker(ground: &Ground<'_>, record: &RecordSizes) -> Vec<Check> {
+fn broker(question: &Question, ground: &Ground<'_>, record: &RecordSizes) -> Vec<Check> {
     let mut checks = Vec::new();
+    let of_batch = match record.is_compressed {
+        true => 0,
+        false => record.spread_bytes.saturating_mul(record.records.into()),
+    };
     let check = |what: &str, size, limit: Option<u64>, source: &str, note: &str| Check {
         by: Party::Broker,
         what: what.to_owned(),
         size_bytes: size,
         limit_bytes: limit,
         source: source.to_owned(),
-        outcome: limit.map_or(Outcome::Unknown, |limit| over(size, limit)),
+        outcome: limit.map_or(Outcome::Unknown, |limit| over(size, limit, of_batch)),
         note: note.to_owned(),
     };
     let sockets = ground
@@ -189,13 +271,18 @@ fn broker(ground: &Ground<'_>, record: &RecordSizes) -> Vec<Check> {
         .iter()
         .filter_map(|broker| broker.socket_request_max_bytes.as_ref());
     if let Some(socket) = sockets.min_by_key(|setting| setting.value()) {
-        checks.push(check(
-            "socket.request.max.bytes",
-            record.batch_bytes,
-            Some(socket.value()),
-            socket.source().text(),
-            "above it the broker closes the connection without an answer",
-        ));
+        let note =
+            "the whole request: above it the broker closes the connection without a response";
+        checks.push(Check {
+            outcome: over_with_request(question, record, socket.value()),
+            ..check(
+                SOCKET_REQUEST_MAX_BYTES,
+                record.request_bytes,
+                Some(socket.value()),
+                socket.source().text(),
+                note,
+            )
+        });
     }
     let Some(topic) = ground.topic else {
         let note = "the topic's settings are not known here";
@@ -233,7 +320,7 @@ fn broker(ground: &Ground<'_>, record: &RecordSizes) -> Vec<Check> {
             MAX_DECOMPRESSED_MESSAGE_BYTES,
             record.body_bytes,
             unpacked.filter(|_| record.is_compressed),
-            "one record unpacked, in compressed batches only: code 87, no text",
+            "one record uncompressed, in compressed batches only: code 87, no text",
         ),
     ] {
         if let Some((limit, source)) = setting.map(text) {
@@ -249,8 +336,8 @@ fn stored(topic: &TopicFacts, record: &RecordSizes, limit: u64) -> Option<Check>
     let (size, outcome, note) = if codec == Codec::None {
         (
             record.uncompressed_bytes,
-            over(record.uncompressed_bytes, limit),
-            "stored unpacked, whatever it travelled as: code 10, no text",
+            over(record.uncompressed_bytes, limit, 0),
+            "stored uncompressed, whatever it travelled as: code 10, no text",
         )
     } else {
         // What does not compress grows a little: of 1 MiB of noise gzip makes some 300 bytes more.
@@ -294,7 +381,7 @@ fn consumer(record: &RecordSizes) -> Check {
         (
             MAX_PARTITION_FETCH_BYTES,
             Outcome::Memory,
-            "soft since KIP-74: the first batch always comes whole, so readers need memory for all of it, unpacked too",
+            "soft since KIP-74: the first batch always comes whole, so readers need memory for all of it, uncompressed too",
         )
     } else {
         (MAX_PARTITION_FETCH_BYTES, Outcome::Passes, "")

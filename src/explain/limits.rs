@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::checks::SOCKET_REQUEST_MAX_BYTES;
 use super::{Ground, Question};
 use crate::config::InsideLimit;
 use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting, SettingSource, TopicFacts};
@@ -46,6 +47,9 @@ impl GateLimit {
     /// Where it comes from, in a word or two.
     pub fn source_text(&self) -> String {
         match (&self.source, &self.name) {
+            (Some(Source::Broker), _) if self.gate == Gate::Frame => {
+                SOCKET_REQUEST_MAX_BYTES.to_owned()
+            }
             _ if self.gate == Gate::Frame => "listener.frame_bytes".to_owned(),
             (Some(Source::Rule), Some(name)) if name == LIMITS => LIMITS.to_owned(),
             (Some(source), Some(name)) => format!("{source} {name}"),
@@ -73,20 +77,9 @@ pub(super) fn in_force(
     policy: &TopicPolicy,
 ) -> Vec<GateLimit> {
     let limit = batch_in_force(ground, policy);
-    let frame = u64::from(ground.config.listener.frame_bytes);
     let mut limits = vec![
         batch(question, ground, policy, limit.as_ref()),
-        GateLimit {
-            gate: Gate::Frame,
-            limit_bytes: Some(frame),
-            source: Some(Source::Rule),
-            name: None,
-            chain: vec![Candidate {
-                what: "listener.frame_bytes".to_owned(),
-                bytes: frame,
-                role: Role::InForce,
-            }],
-        },
+        frame(ground),
     ];
     limits.extend(policy.inside_limits().iter().map(|limit| GateLimit {
         gate: limit.gate,
@@ -120,6 +113,41 @@ pub(super) fn batch_in_force(ground: &Ground<'_>, policy: &TopicPolicy) -> Optio
     policy.batch_limit(policy.tightest(learned, of_member))
 }
 
+/// The frame gate: the configuration's number, or the smallest that a broker takes.
+fn frame(ground: &Ground<'_>) -> GateLimit {
+    let own = u64::from(ground.config.listener.frame_bytes);
+    let sockets = ground.brokers.iter();
+    let socket = sockets
+        .filter_map(|broker| broker.socket_request_max_bytes.as_ref())
+        .map(Setting::value)
+        .min();
+    let of_broker = socket.filter(|bytes| *bytes < own);
+    let role = |is_smallest| {
+        if is_smallest {
+            Role::InForce
+        } else {
+            Role::Larger
+        }
+    };
+    let candidate = |what: &str, bytes, is_smallest| Candidate {
+        what: what.to_owned(),
+        bytes,
+        role: role(is_smallest),
+    };
+    let mut chain = vec![candidate("listener.frame_bytes", own, of_broker.is_none())];
+    chain.extend(of_broker.map(|bytes| candidate(SOCKET_REQUEST_MAX_BYTES, bytes, true)));
+    GateLimit {
+        gate: Gate::Frame,
+        limit_bytes: Some(of_broker.unwrap_or(own)),
+        source: Some(match of_broker {
+            Some(_) => Source::Broker,
+            None => Source::Rule,
+        }),
+        name: None,
+        chain,
+    }
+}
+
 /// The gates at which `limits` sets a number and the topic's rule says that there is none.
 fn lifted(question: &Question, ground: &Ground<'_>) -> Vec<GateLimit> {
     let Some(rule) = ground.policy.rule_for(&question.topic) else {
@@ -151,7 +179,10 @@ fn lifted(question: &Question, ground: &Ground<'_>) -> Vec<GateLimit> {
 
 fn set_by(limit: &Limit) -> String {
     let name = limit.name.as_deref().unwrap_or_default();
-    let key = limit.gate.limit_key();
+    let key = match limit.gate {
+        Gate::Ratio => "ratio (times the bytes on the wire, never less than 1,048,576)",
+        gate => gate.limit_key(),
+    };
     match limit.source {
         Source::Family => match &limit.member_limit {
             Some(MemberLimit::Rule(rule)) if **rule == *LIMITS => {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Question;
+use super::clients::around_the_batch;
 use crate::batch::{ESTIMATE_OVERHEAD_BYTES, varint_bytes};
 use crate::policy::Gate;
 
@@ -18,6 +19,8 @@ pub struct RecordSizes {
     pub key_bytes: Option<u64>,
     /// Header names and values.
     pub headers_bytes: u64,
+    /// Headers.
+    pub headers: u32,
     /// Records in the batch.
     pub records: u32,
     /// What the Java producer compares with `max.request.size`: uncompressed, one record.
@@ -30,8 +33,22 @@ pub struct RecordSizes {
     pub uncompressed_bytes: u64,
     /// The batch as it travels.
     pub batch_bytes: u64,
+    /// The request with this batch alone, as the client in question makes it; its length prefix is left out, as brokers do.
+    pub request_bytes: u64,
     /// It travels compressed.
     pub is_compressed: bool,
+    /// One such record alone in a batch, not compressed.
+    #[serde(skip)]
+    pub(super) alone_bytes: u64,
+    /// The request as small as a client can make it.
+    #[serde(skip)]
+    pub(super) least_request_bytes: u64,
+    /// Headers as encoded, without their count.
+    #[serde(skip)]
+    pub(super) encoded_headers_bytes: u64,
+    /// One record may be smaller by so much: how its headers' bytes are spread over names and values is not known.
+    #[serde(skip)]
+    pub(super) spread_bytes: u64,
 }
 
 impl RecordSizes {
@@ -48,13 +65,16 @@ impl RecordSizes {
         }
     }
 
-    /// The sizes of what a question describes; its timestamps are alike, its headers are one.
+    /// The sizes of what a question describes; its timestamps are alike, its headers of one size.
     pub(super) fn of(question: &Question) -> Self {
         let records = question.records.unwrap_or(1);
         let headers_bytes = question.headers_bytes.unwrap_or(0);
+        let headers = question.headers.unwrap_or(u32::from(headers_bytes > 0));
+        let (encoded_headers_bytes, spread_bytes) = encoded_headers(headers, headers_bytes);
         let content = nullable(question.key_bytes)
             .saturating_add(nullable(question.value_bytes))
-            .saturating_add(headers(headers_bytes));
+            .saturating_add(varint(headers.into()))
+            .saturating_add(encoded_headers_bytes);
         // Attributes, and a timestamp delta of 0.
         let body_without_offset = content.saturating_add(2);
         let record = |offset_delta: u64| {
@@ -63,17 +83,28 @@ impl RecordSizes {
         };
         let (body_bytes, record_bytes) = record(u64::from(records.saturating_sub(1)));
         let uncompressed_bytes = BATCH_HEADER_BYTES.saturating_add(all(records, record));
+        let batch_bytes = question.compressed_bytes.unwrap_or(uncompressed_bytes);
+        let around = |client_id| {
+            around_the_batch(question.library(), client_id, &question.topic, batch_bytes)
+                .saturating_add(batch_bytes)
+        };
         Self {
             value_bytes: question.value_bytes,
             key_bytes: question.key_bytes,
             headers_bytes,
+            headers,
             records,
             estimate_bytes: ESTIMATE_OVERHEAD_BYTES.saturating_add(content),
             record_bytes,
             body_bytes,
             uncompressed_bytes,
-            batch_bytes: question.compressed_bytes.unwrap_or(uncompressed_bytes),
+            batch_bytes,
+            request_bytes: around(question.client_id.as_deref()),
             is_compressed: question.compressed_bytes.is_some(),
+            alone_bytes: BATCH_HEADER_BYTES.saturating_add(record(0).1),
+            least_request_bytes: around(Some(question.client_id.as_deref().unwrap_or_default())),
+            encoded_headers_bytes,
+            spread_bytes,
         }
     }
 }
@@ -95,16 +126,26 @@ fn nullable(bytes: Option<u64>) -> u64 {
     bytes.map_or(1, |bytes| varint(bytes).saturating_add(bytes))
 }
 
-/// One header with a name of at most 63 bytes: its count, the name's length, the value's length, both.
-fn headers(bytes: u64) -> u64 {
-    match bytes {
-        0 => varint(0),
-        bytes => varint(1)
-            .saturating_add(1)
-            .saturating_add(varint(bytes))
-            .saturating_add(bytes),
-    }
+/// Headers that share these bytes evenly, each with a name of at most 63: the lengths of name and value, and both. And by how
+/// much less it may be, because the names' share is not known.
+fn encoded_headers(headers: u32, bytes: u64) -> (u64, u64) {
+    let Some(share) = bytes.checked_div(headers.into()) else {
+        return (0, 0);
+    };
+    let larger = bytes.checked_rem(headers.into()).unwrap_or(0);
+    let others = u64::from(headers).saturating_sub(larger);
+    let lengths = |share: u64| varint(share).saturating_add(1);
+    let spread =
+        |share: u64| varint(share).saturating_sub(varint(share.saturating_sub(LONGEST_NAME)));
+    let of_all = |of: &dyn Fn(u64) -> u64| {
+        let of_larger = larger.saturating_mul(of(share.saturating_add(1)));
+        of_larger.saturating_add(others.saturating_mul(of(share)))
+    };
+    (bytes.saturating_add(of_all(&lengths)), of_all(&spread))
 }
+
+/// A name whose length takes one byte.
+const LONGEST_NAME: u64 = 63;
 
 fn varint(n: u64) -> u64 {
     varint_bytes(u32::try_from(n).unwrap_or(u32::MAX))

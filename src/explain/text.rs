@@ -18,44 +18,20 @@ pub(super) fn verdict(question: &Question, record: &RecordSizes, checks: &[Check
         .iter()
         .filter(|check| check.outcome == Outcome::Refuses);
     let Some(first) = refusing.next() else {
-        let mut text = format!("Nobody refuses it: {what} passes {}.", question.topic);
-        for check in checks {
-            let note = match check.outcome {
-                Outcome::Observes => format!(
-                    " sizegate counts it as over the {} limit and lets it pass.",
-                    check.what
-                ),
-                Outcome::Offloads => {
-                    " sizegate puts its value into the object store, and a ticket travels."
-                        .to_owned()
-                }
-                Outcome::MayRefuse => format!(
-                    " The {} may refuse it by {}: {}.",
-                    check.by, check.what, check.note
-                ),
-                Outcome::Memory => format!(
-                    " Consumers need memory for {} bytes at once: {}.",
-                    grouped(record.uncompressed_bytes.max(record.batch_bytes)),
-                    check.note
-                ),
-                Outcome::Unknown => format!(
-                    " Whether the {} does is not known: {}.",
-                    check.by, check.what
-                ),
-                Outcome::Passes | Outcome::Refuses => continue,
-            };
-            text.push_str(&note);
-        }
+        let is_sure = checks
+            .iter()
+            .all(|check| check.outcome != Outcome::MayRefuse);
+        let mut text = if is_sure {
+            format!("Nobody refuses it: {what} passes {}.", question.topic)
+        } else {
+            format!("It may pass {}: {what} is near a limit.", question.topic)
+        };
+        text.extend(checks.iter().filter_map(|check| aside(check, record)));
         return text;
     };
-    let who = match first.by {
-        Party::Client => "The client",
-        Party::Sizegate => "sizegate",
-        Party::Broker => "The broker",
-        Party::Consumer => "A consumer",
-    };
     let mut text = format!(
-        "{who} refuses it first: {what} is {} bytes for {}, which allows {} ({}).",
+        "{} refuses it first: {what} is {} bytes for {}, which allows {} ({}).",
+        who(first.by),
         grouped(first.size_bytes),
         first.what,
         first
@@ -66,18 +42,14 @@ pub(super) fn verdict(question: &Question, record: &RecordSizes, checks: &[Check
     if first.by == Party::Client {
         text.push_str(" Nothing reaches sizegate or the broker.");
     }
-    if record.records > 1 && first.size_bytes == record.batch_bytes {
-        let fits = first
-            .limit_bytes
-            .is_some_and(|limit| record.record_bytes <= limit);
-        if fits {
-            let _ = write!(
-                text,
-                " No record is too large ({} bytes each); the batch of {} is: lower the producer's batch.size.",
-                grouped(record.record_bytes),
-                grouped(record.records.into())
-            );
-        }
+    if is_of_many(record, first) {
+        let _ = write!(
+            text,
+            " No record is too large ({} bytes each); the batch of {} is: {}.",
+            grouped(record.record_bytes),
+            grouped(record.records.into()),
+            fewer_records(question)
+        );
     }
     let later: Vec<String> = refusing
         .map(|check| format!("{} ({})", check.by, check.what))
@@ -87,7 +59,79 @@ pub(super) fn verdict(question: &Question, record: &RecordSizes, checks: &[Check
     } else {
         let _ = write!(text, " After it would refuse: {}.", later.join(", "));
     }
+    let maybe = checks
+        .iter()
+        .filter(|check| check.outcome == Outcome::MayRefuse);
+    text.extend(maybe.filter_map(|check| aside(check, record)));
     text
+}
+
+const fn who(party: Party) -> &'static str {
+    match party {
+        Party::Client => "The client",
+        Party::Sizegate => "sizegate",
+        Party::Broker => "The broker",
+        Party::Consumer => "A consumer",
+    }
+}
+
+/// What a comparison says that refuses nothing, or nothing for sure.
+fn aside(check: &Check, record: &RecordSizes) -> Option<String> {
+    Some(match check.outcome {
+        Outcome::Observes => format!(
+            " sizegate counts it as over the {} limit and lets it pass.",
+            check.what
+        ),
+        Outcome::Offloads => {
+            " sizegate puts its value into the object store, and a ticket travels.".to_owned()
+        }
+        Outcome::MayRefuse => format!(
+            " {} may refuse it by {}, {} of {}: {}.",
+            who(check.by),
+            check.what,
+            grouped(check.size_bytes),
+            check
+                .limit_bytes
+                .map_or_else(|| "an unknown number".to_owned(), grouped),
+            check.note
+        ),
+        Outcome::Memory => format!(
+            " Consumers need memory for {} bytes at once: {}.",
+            grouped(record.uncompressed_bytes.max(record.batch_bytes)),
+            check.note
+        ),
+        Outcome::Unknown => format!(
+            " Whether the {} does is not known: {}.",
+            check.by, check.what
+        ),
+        Outcome::Passes | Outcome::Refuses => return None,
+    })
+}
+
+/// A limit of the whole batch (or request), in which one such record alone would fit.
+pub(super) fn is_of_many(record: &RecordSizes, check: &Check) -> bool {
+    let compares_batch = [
+        record.batch_bytes,
+        record.uncompressed_bytes,
+        record.request_bytes,
+    ]
+    .contains(&check.size_bytes);
+    let around = record.request_bytes.saturating_sub(record.batch_bytes);
+    record.records > 1
+        && compares_batch
+        && check.by != Party::Client
+        && check
+            .limit_bytes
+            .is_some_and(|limit| record.alone_bytes.saturating_add(around) <= limit)
+}
+
+/// What mends a batch in which no record is too large.
+pub(super) fn fewer_records(question: &Question) -> String {
+    let mut words = question.library().fewer_records().to_owned();
+    if let Some(first) = words.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    words
 }
 
 pub(super) fn whole(explanation: &Explanation) -> String {
@@ -170,7 +214,7 @@ fn sizes(record: &RecordSizes, text: &mut String) {
     let _ = if record.is_compressed {
         writeln!(
             text,
-            "{many} {} bytes compressed, {} unpacked",
+            "{many} {} bytes compressed, {} uncompressed",
             grouped(record.batch_bytes),
             grouped(record.uncompressed_bytes)
         )
@@ -219,7 +263,9 @@ fn remedy(explanation: &Explanation, text: &mut String) {
             advice.text
         );
         if let Some(command) = &advice.command {
-            let _ = writeln!(text, "     {command}");
+            for line in command.lines() {
+                let _ = writeln!(text, "     {line}");
+            }
         }
     }
 }

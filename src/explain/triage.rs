@@ -8,13 +8,15 @@ use std::fmt;
 use serde::Serialize;
 
 use self::families::{Fit, joined};
-use super::checks::{Check, Outcome, Party};
+use super::checks::{Check, Outcome, Party, SOCKET_REQUEST_MAX_BYTES};
+use super::clients::{BUFFER_MEMORY, Fate, own_words, words};
 use super::limits::{GateLimit, Role};
-use super::{DEFAULT_MAX_REQUEST_SIZE, Ground, Question, RecordSizes};
+use super::text::{fewer_records, is_of_many};
+use super::{Ground, Question, RecordSizes};
 use crate::findings::{
     Commands, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, side_kind,
 };
-use crate::policy::{Gate, Limit, Source, TopicPolicy, grouped, labelled};
+use crate::policy::{ErrorCode, Gate, Library, Limit, Source, TopicPolicy, grouped, labelled};
 
 labelled! {
     /// What a step asks for.
@@ -106,51 +108,65 @@ impl Triage<'_> {
     /// Whose words they are.
     fn client(&self) -> Advice {
         const STEP: &str = "the client's text";
-        let max = self
-            .question
-            .max_request_size
-            .unwrap_or(DEFAULT_MAX_REQUEST_SIZE);
-        let enough = format!(
-            "max.request.size ({}) is large enough: raising it changes nothing",
-            grouped(max)
-        );
-        if self.refusals(Party::Client).next().is_some() {
-            let needed = self.record.estimate_bytes;
-            let text = format!(
-                "“The message is {needed} bytes when serialized which is larger than {max}, which is the value of the \
-                 max.request.size configuration.” are the producer's own words: nothing was sent, and neither sizegate nor \
-                 the broker knows of it. Set max.request.size to {} or more in this producer (librdkafka: \
-                 message.max.bytes; sarama: Producer.MaxMessageBytes; franz-go: ProducerBatchMaxBytes). A dead-letter or \
-                 Streams producer has a setting of its own.",
-                grouped(needed)
-            );
-            return advice(
-                STEP,
-                State::Change,
-                text,
-                Some(format!("max.request.size={needed}")),
-            );
+        let library = self.question.library();
+        if let Some(check) = self.refusals(Party::Client).next() {
+            return self.own_refusal(STEP, library, check);
         }
+        let enough = self.own_limit_is_enough(library);
         let text = if let Some(check) = self.refusals(Party::Sizegate).next() {
-            format!(
-                "“sizegate refused {}-…” are sizegate's words ({}); a client that shows no text shows code 10. The \
-                 client's own {enough}.",
-                self.question.topic, check.what
-            )
+            let fate = match self.policy.error_code {
+                _ if check.what == "gate frame" => Fate::TooLarge,
+                ErrorCode::Auto | ErrorCode::MessageTooLarge => Fate::TooLarge,
+                ErrorCode::PolicyViolation => Fate::Policy,
+                ErrorCode::InvalidRecord => Fate::Invalid,
+            };
+            let shown = if library.shows_texts() {
+                format!(
+                    "“sizegate refused {}-…” are sizegate's words ({}); a client that shows no text shows code {}.",
+                    self.question.topic,
+                    check.what,
+                    fate.code().unwrap_or_default()
+                )
+            } else {
+                format!(
+                    "{library} shows no text of a response: “{}” is all its user reads of sizegate's refusal ({}). The \
+                     whole text is in sizegate's log and at /api/v1/refusals.",
+                    words(library, fate),
+                    check.what
+                )
+            };
+            format!("{shown} {enough}")
         } else if let Some(check) = self.refusals(Party::Broker).next() {
-            format!(
-                "“The request included a message larger than the max message size the server will accept.” are the \
-                 broker's words, or “sizegate let … pass, the broker refused it” with sizegate's ({}). The client's own \
-                 {enough}.",
-                check.what
-            )
+            let fate = match &*check.what {
+                SOCKET_REQUEST_MAX_BYTES => Fate::Closed,
+                SEGMENT_BYTES => Fate::AboveSegment,
+                MAX_DECOMPRESSED_MESSAGE_BYTES => Fate::Invalid,
+                _ => Fate::TooLarge,
+            };
+            let shown = match fate {
+                Fate::Closed => format!(
+                    "“{}” is all that {library} shows of a connection that the broker closes: it sends the request again \
+                     until its time is up. Nothing speaks of a size.",
+                    words(library, fate)
+                ),
+                _ if library.shows_texts() => format!(
+                    "“{}” are the broker's words (code {}), or “sizegate let … pass, the broker refused it” with \
+                     sizegate's ({}).",
+                    words(library, fate),
+                    fate.code().unwrap_or_default(),
+                    check.what
+                ),
+                _ => format!(
+                    "“{}” are {library}'s words for the broker's code {}; sizegate's log says “sizegate let … pass, the \
+                     broker refused it” ({}).",
+                    words(library, fate),
+                    fate.code().unwrap_or_default(),
+                    check.what
+                ),
+            };
+            format!("{shown} {enough}")
         } else {
-            format!(
-                "Nobody on the way refuses these sizes. If a text names max.request.size, that producer's is smaller than \
-                 {}: it refused by itself, and nothing reached sizegate or the broker. Ask again with \
-                 --max-request-size and its value.",
-                grouped(max)
-            )
+            self.nobody_refuses(library)
         };
         let state = if self
             .checks
@@ -164,10 +180,79 @@ impl Triage<'_> {
         advice(STEP, state, text, None)
     }
 
+    /// The producer refuses by itself: its words, and its setting.
+    fn own_refusal(&self, step: &'static str, library: Library, check: &Check) -> Advice {
+        let (size, limit) = (check.size_bytes, check.limit_bytes.unwrap_or_default());
+        let settings = self.refusals(Party::Client);
+        let settings = settings.map(|check| format!("{}={}", check.what, check.size_bytes));
+        let command = settings.collect::<Vec<_>>().join("\n");
+        if check.what == BUFFER_MEMORY {
+            let text = format!(
+                "“The message is {size} bytes when serialized which is larger than the total memory buffer you have \
+                 configured with the buffer.memory configuration.” are the producer's own words: nothing was sent. Set \
+                 {BUFFER_MEMORY} to {} or more in this producer, and give its process the memory.",
+                grouped(size)
+            );
+            return advice(step, State::Change, text, Some(command));
+        }
+        let others = match library {
+            Library::Java => {
+                " (librdkafka: message.max.bytes; sarama: Producer.MaxMessageBytes; franz-go: ProducerBatchMaxBytes)"
+            }
+            _ => "",
+        };
+        let memory = self.refusals(Party::Client).nth(1).map_or(
+            "",
+            |_| " Its buffer.memory, which is compared next, is too small as well.",
+        );
+        let text = format!(
+            "“{}” are the producer's own words: nothing was sent, and neither sizegate nor the broker knows of it. Set {} to \
+             {} or more in this producer{others}.{memory} A dead-letter or Streams producer has a setting of its own.",
+            own_words(library, self.record, limit),
+            check.what,
+            grouped(size)
+        );
+        advice(step, State::Change, text, Some(command))
+    }
+
+    fn own_limit_is_enough(&self, library: Library) -> String {
+        let own = self.checks.iter().find(|check| check.by == Party::Client);
+        match own.and_then(|check| Some((&check.what, check.limit_bytes?))) {
+            Some((setting, limit)) => format!(
+                "The client's own {setting} ({}) is large enough: raising it changes nothing.",
+                grouped(limit)
+            ),
+            None => format!("{library} has no limit of its own."),
+        }
+    }
+
+    fn nobody_refuses(&self, library: Library) -> String {
+        let own = self.checks.iter().find(|check| check.by == Party::Client);
+        let Some((setting, limit)) = own.and_then(|check| Some((&check.what, check.limit_bytes?)))
+        else {
+            return format!(
+                "Nobody on the way refuses these sizes for sure, and {library} has no limit of its own."
+            );
+        };
+        let others = match self.question.client {
+            None => " Other clients compare by arithmetic of their own: name yours with --client.",
+            Some(_) => "",
+        };
+        format!(
+            "Nobody on the way refuses these sizes for sure. If a text names {setting}, that producer's is smaller than {}: \
+             it refused by itself, and nothing reached sizegate or the broker. Ask again with --max-request-size and its \
+             value.{others}",
+            grouped(limit)
+        )
+    }
+
     /// The topic's own settings, and the rule that speaks for it.
     fn topic(&self) -> Advice {
         const STEP: &str = "the topic's limits";
         let topic = &self.question.topic;
+        if let Some(text) = self.of_many() {
+            return advice(STEP, State::Look, text, None);
+        }
         if let Some(text) = self.rules_part() {
             return text;
         }
@@ -178,7 +263,7 @@ impl Triage<'_> {
                 MAX_DECOMPRESSED_MESSAGE_BYTES => {
                     configs.push((MAX_DECOMPRESSED_MESSAGE_BYTES, check.size_bytes));
                 }
-                "socket.request.max.bytes" => {}
+                SOCKET_REQUEST_MAX_BYTES => {}
                 _ => {
                     configs.retain(|(key, _)| *key != MAX_MESSAGE_BYTES);
                     configs.push((MAX_MESSAGE_BYTES, check.size_bytes));
@@ -217,6 +302,32 @@ impl Triage<'_> {
             text,
             Some(self.commands.set_topic(topic, &configs)),
         )
+    }
+
+    /// The batch is too large and no record is: the producer mends that, not the topic.
+    fn of_many(&self) -> Option<String> {
+        let first = self
+            .checks
+            .iter()
+            .find(|check| check.outcome == Outcome::Refuses)?;
+        is_of_many(self.record, first).then(|| {
+            let needed = self
+                .checks
+                .iter()
+                .filter(|check| check.outcome == Outcome::Refuses && check.by != Party::Client)
+                .map(|check| check.size_bytes)
+                .max()
+                .unwrap_or(first.size_bytes);
+            format!(
+                "No record is too large ({} bytes each), so the producer is what to change: {}. (To take batches of {} as they \
+                 are, {} would have to allow {}.)",
+                grouped(self.record.record_bytes),
+                fewer_records(self.question),
+                grouped(self.record.records.into()),
+                first.what,
+                grouped(needed)
+            )
+        })
     }
 
     /// A refusal by a number of the configuration: no setting of the broker mends it.
@@ -270,7 +381,7 @@ impl Triage<'_> {
         const STEP: &str = "the broker's default";
         if let Some(socket) = self
             .refusals(Party::Broker)
-            .find(|check| check.what == "socket.request.max.bytes")
+            .find(|check| check.what == SOCKET_REQUEST_MAX_BYTES)
         {
             let text = format!(
                 "A request of this size needs socket.request.max.bytes of {} or more in server.properties of each broker, \
@@ -333,9 +444,10 @@ impl Triage<'_> {
             ),
             None if self.refusals(Party::Client).next().is_some() => (
                 State::Fine,
-                "It does not help: max.request.size is compared before compression. (After it, sizes that travel are \
-                 compared.)"
-                    .to_owned(),
+                format!(
+                    "It does not help: {} is compared before compression. (After it, sizes that travel are compared.)",
+                    self.refusals(Party::Client).next().map_or("its limit", |check| &check.what)
+                ),
             ),
             None => (State::Fine, "Nothing to gain: the batch fits as it is.".to_owned()),
             Some(limit) if record.is_compressed => (
@@ -353,7 +465,8 @@ impl Triage<'_> {
                 format!(
                     "Not compressed. With compression.type set in the producer it passes from a ratio of {:.1} : 1 on: text \
                      and JSON reach 3 to 10, images and random bytes nothing. If you believe it is compressed: the \
-                     setting does not reach this producer.",
+                     setting does not reach this producer, or it did not gain by it: librdkafka, kafka-python and \
+                     franz-go then send it uncompressed.",
                     record.uncompressed_bytes as f64 / limit.max(1) as f64
                 ),
             ),

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 
 use super::effort::Effort;
 use super::limits::Ceilings;
-use super::tally::Tally;
+use super::tally::{Tally, record_at};
 use super::{Finding, Inspection, Proof, Scratch, Undecodable};
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordError, RecordSizes, RecordStream};
 use crate::codec::{Bound, DecodeError, End, Output, scan_cost_bytes, scanned_bound, upper_bound};
-use crate::policy::{Codec, Size};
+use crate::policy::{Codec, RecordAt, Size};
 
 /// As [`super::look_at_plain`], for a payload that is compressed.
 pub(super) fn look(
@@ -152,7 +152,20 @@ impl Reading<'_> {
         }
     }
 
+    /// The largest record that began: of the one that is being read, what its lengths declare counts.
+    fn seen(&self) -> Option<RecordAt> {
+        let largest = self.tally.largest;
+        let stream = self.stream.as_ref().ok();
+        let begun =
+            stream.and_then(|stream| Some(record_at(stream.complete_records(), &stream.begun()?)));
+        let is_larger = |begun: &RecordAt| {
+            largest.is_none_or(|largest| begun.record_bytes > largest.record_bytes)
+        };
+        begun.filter(is_larger).or(largest)
+    }
+
     fn conclude(self, end: Result<End, DecodeError>, ceilings: &Ceilings) -> Inspection {
+        let seen = self.seen();
         let records = self
             .stream
             .and_then(|stream| stream.finish().map(|()| stream.complete_records()));
@@ -185,6 +198,7 @@ impl Reading<'_> {
             uncompressed: Some(size),
             records: records.ok().filter(|_| are_measured),
             largest: self.tally.largest.filter(|_| are_measured),
+            seen,
             decoded_bytes: self.decoded,
             scanned_bytes: 0,
         }

@@ -146,7 +146,7 @@ impl Over {
     }
 }
 
-const fn record_at(index: u32, sizes: &RecordSizes) -> RecordAt {
+pub(super) const fn record_at(index: u32, sizes: &RecordSizes) -> RecordAt {
     RecordAt {
         index,
         record_bytes: sizes.record_bytes,

@@ -4,13 +4,17 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{BatchFacts, Codec, Gate, LIMITS, Limit, MemberLimit, Size, Source, Violation};
+use super::{
+    BatchFacts, Codec, Gate, LIMITS, Library, Limit, MemberLimit, RecordAt, Size, Source, Violation,
+};
 
 /// The longest `error_message`.
 pub const LONGEST_TEXT: usize = 1024;
 
 /// A topic's name in a text: as long as Kafka allows. What a client sends as one may be longer.
 const LONGEST_TOPIC: usize = 249;
+/// The header of a record batch.
+const BATCH_HEADER_BYTES: u64 = 61;
 /// A rule's or family member's name in a text.
 const LONGEST_NAME: usize = 100;
 
@@ -48,7 +52,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Writes the text.
+    /// Writes the text. `remedy`: a rule's own; `library`: what the client is, where it is known.
     pub fn new(
         id: String,
         blame: Blame,
@@ -56,11 +60,15 @@ impl Refusal {
         violation: Violation,
         facts: Option<BatchFacts>,
         remedy: Option<&str>,
+        library: Option<Library>,
     ) -> Self {
+        let facts = facts.map(BatchFacts::without_idle_bounds);
         let tail = tail(&id, &place, &violation, facts.as_ref());
-        let sentence = sentence(blame, &place, &violation, facts.as_ref());
-        let remedy =
-            remedy.map_or_else(|| default_remedy(&violation, facts.as_ref()), str::to_owned);
+        let sentence = sentence(blame, &place, &violation, facts.as_ref(), library);
+        let remedy = remedy.map_or_else(
+            || default_remedy(&violation, facts.as_ref(), library),
+            str::to_owned,
+        );
         let room = LONGEST_TEXT.saturating_sub(tail.len()).saturating_sub(1);
         let text = format!("{} {tail}", shortened(format!("{sentence} {remedy}"), room));
         Self {
@@ -91,6 +99,7 @@ fn sentence(
     place: &Place,
     violation: &Violation,
     facts: Option<&BatchFacts>,
+    library: Option<Library>,
 ) -> String {
     let mut s = String::with_capacity(256);
     let verb = match blame {
@@ -150,55 +159,132 @@ fn sentence(
         ", more than the {gate} limit of {value}{set_by} (by {}).",
         approximate(over)
     );
-    if let Some(facts) = facts.filter(|_| matches!(limit.gate, Gate::Batch | Gate::Uncompressed)) {
-        s.push_str(&inside(facts, limit));
+    match facts {
+        Some(facts) if matches!(limit.gate, Gate::Batch | Gate::Uncompressed) => {
+            s.push_str(&inside(facts, violation, library));
+        }
+        _ => s.push_str(&headers(violation.record, violation)),
     }
     s
 }
 
-/// What is inside the batch, so that nobody hunts for a large record where there is none.
-fn inside(facts: &BatchFacts, limit: &Limit) -> String {
-    let mut s = String::new();
-    match (facts.codec, facts.uncompressed) {
-        (Some(Codec::None), _) => s.push_str(" It is not compressed (codec=none)."),
-        (Some(codec), Some(size)) if limit.gate == Gate::Batch => {
-            let _ = write!(
-                s,
-                " That is with {codec}: compressed, it is still above ({} bytes uncompressed).",
-                approximate(size)
-            );
+/// Where the blame lies in a batch that is too large.
+enum Blamed {
+    /// This record alone is too large.
+    Record(RecordAt),
+    /// No record is: the batch has too many of them.
+    Batch(RecordAt),
+    /// Not all of its records were measured: unknown is not small.
+    Unknown,
+    /// One record, which was not looked into.
+    TheOne,
+}
+
+fn blamed(facts: &BatchFacts, limit: &Limit) -> Blamed {
+    // Alone, it would travel in a batch of its own.
+    let is_too_large =
+        |record: &RecordAt| record.record_bytes.saturating_add(BATCH_HEADER_BYTES) > limit.value;
+    match (facts.largest, facts.seen.filter(is_too_large)) {
+        (Some(largest), _) if facts.records <= 1 || is_too_large(&largest) => {
+            Blamed::Record(largest)
         }
-        _ => {}
+        (Some(largest), _) => Blamed::Batch(largest),
+        (None, Some(seen)) => Blamed::Record(seen),
+        (None, None) if facts.records == 1 => Blamed::TheOne,
+        (None, None) => Blamed::Unknown,
     }
-    match facts.largest {
-        Some(largest) if facts.records > 1 && largest.record_bytes <= limit.value => {
+}
+
+/// What is inside the batch, so that nobody hunts for a large record where there is none.
+fn inside(facts: &BatchFacts, violation: &Violation, library: Option<Library>) -> String {
+    let limit = &violation.limit;
+    let mut s = compression(facts, limit, library);
+    let records = grouped(facts.records.max(0).unsigned_abs().into());
+    match blamed(facts, limit) {
+        Blamed::Batch(largest) => {
             let _ = write!(
                 s,
-                " No single record is too large (the largest of {} is {} bytes); the batch is.",
-                grouped(facts.records.max(0).unsigned_abs().into()),
+                " No single record is too large (the largest of {records} is {} bytes); the batch is.",
                 grouped(largest.record_bytes)
             );
         }
-        Some(largest) if facts.records > 1 => {
+        Blamed::Record(record) if facts.records > 1 => {
+            let largest = match facts.largest {
+                Some(_) => "Its largest record is",
+                None => "Not all of its records were measured; the largest so far is",
+            };
             let _ = write!(
                 s,
-                " Its largest record is number {} of {}: {} bytes, its key {} bytes.",
-                grouped(u64::from(largest.index).saturating_add(1)),
-                grouped(facts.records.max(0).unsigned_abs().into()),
-                grouped(largest.record_bytes),
-                grouped(largest.key_bytes)
+                " {largest} number {} of {records}: {} bytes, its key {} bytes.",
+                grouped(u64::from(record.index).saturating_add(1)),
+                grouped(record.record_bytes),
+                grouped(record.key_bytes)
             );
+            s.push_str(&headers(Some(record), violation));
         }
-        Some(largest) if largest.headers_bytes.saturating_mul(50) > largest.record_bytes => {
-            let _ = write!(
-                s,
-                " Its headers are {} bytes of that.",
-                grouped(largest.headers_bytes)
-            );
+        Blamed::Record(record) => s.push_str(&headers(Some(record), violation)),
+        Blamed::Unknown if facts.records > 1 => {
+            s.push_str(" Not all of its records were measured.");
         }
-        _ => {}
+        Blamed::Unknown | Blamed::TheOne => {}
     }
     s
+}
+
+/// What its codec has to do with it.
+fn compression(facts: &BatchFacts, limit: &Limit, library: Option<Library>) -> String {
+    match (facts.codec, facts.uncompressed) {
+        (Some(Codec::None), _) => match library.filter(|library| library.compresses_what_shrinks())
+        {
+            Some(library) => format!(
+                " It is not compressed (codec=none), or did not gain by it: {library} then sends it uncompressed."
+            ),
+            None => " It is not compressed (codec=none).".to_owned(),
+        },
+        (Some(codec), _) if is_grown(facts, limit) => format!(
+            " {codec} made it larger: uncompressed it is {} bytes, which fits.",
+            facts.uncompressed.map_or_else(String::new, approximate)
+        ),
+        (Some(codec), Some(size)) if limit.gate == Gate::Batch => format!(
+            " That is with {codec}: compressed, it is still above ({} bytes uncompressed).",
+            approximate(size)
+        ),
+        (Some(codec), None) if limit.gate == Gate::Batch => {
+            format!(" That is with {codec}: compressed, it is still above.")
+        }
+        _ => String::new(),
+    }
+}
+
+/// It would be within the limit on the wire if it were not compressed: noise grows.
+fn is_grown(facts: &BatchFacts, limit: &Limit) -> bool {
+    limit.gate == Gate::Batch
+        && facts.codec.is_some_and(|codec| codec != Codec::None)
+        && matches!(facts.uncompressed, Some(Size::Exact(bytes)) if bytes <= limit.value)
+}
+
+/// Headers are named where they are a part worth knowing, or where it would fit without them.
+fn headers(record: Option<RecordAt>, violation: &Violation) -> String {
+    let Some(record) = record.filter(|record| record.headers_bytes > 0) else {
+        return String::new();
+    };
+    let is_large = record.headers_bytes.saturating_mul(50) > record.record_bytes;
+    match violation.limit.gate {
+        Gate::Key | Gate::Value | Gate::Headers | Gate::Ratio | Gate::Frame => String::new(),
+        _ if is_large || fits_without_headers(record, violation) => format!(
+            " Its headers are {} bytes of that.",
+            grouped(record.headers_bytes)
+        ),
+        _ => String::new(),
+    }
+}
+
+/// The size less this record's headers is within the limit. Of a compressed batch nobody knows what they take on the wire.
+fn fits_without_headers(record: RecordAt, violation: &Violation) -> bool {
+    let bytes = violation.size.bytes();
+    record.headers_bytes > 0
+        && bytes > violation.limit.value
+        && bytes.saturating_sub(record.headers_bytes) <= violation.limit.value
 }
 
 fn batch(facts: Option<&BatchFacts>) -> String {
@@ -248,6 +334,9 @@ fn set_by(limit: &Limit) -> String {
             format!(" set by {setter}{headroom}")
         }
         Source::Topic => " set by the topic's own max.message.bytes".to_owned(),
+        Source::Broker if limit.gate == Gate::Frame => {
+            " set by the broker's socket.request.max.bytes".to_owned()
+        }
         Source::Broker => " that the topic inherits from the broker's message.max.bytes".to_owned(),
         Source::Segment => " set by the topic's segment.bytes".to_owned(),
         Source::Family if limit.headroom_bytes == 0 => {
@@ -308,7 +397,11 @@ fn raise_member(limit: &Limit) -> Option<String> {
 }
 
 /// What a person can do who has no rule's remedy to follow.
-fn default_remedy(violation: &Violation, facts: Option<&BatchFacts>) -> String {
+fn default_remedy(
+    violation: &Violation,
+    facts: Option<&BatchFacts>,
+    library: Option<Library>,
+) -> String {
     if violation.unreadable.is_some() {
         return "Send it with a codec and a library that Kafka itself can read.".to_owned();
     }
@@ -316,34 +409,92 @@ fn default_remedy(violation: &Violation, facts: Option<&BatchFacts>) -> String {
     if let Some(remedy) = raise_member(limit) {
         return remedy;
     }
-    let of_many = facts.is_some_and(|facts| {
-        facts.records > 1
-            && facts
-                .largest
-                .is_none_or(|largest| largest.record_bytes <= limit.value)
-    });
-    match (limit.gate, limit.source) {
-        (Gate::Frame, _) => "Lower the producer's max.request.size or batch.size so that one request stays below it.",
-        (Gate::Batch, Source::Family) if of_many => {
-            "Lower the producer's batch.size, or raise the limits of its retry and dead-letter topics (sizegate align)."
+    let less = || match violation.record {
+        Some(record) if fits_without_headers(record, violation) => {
+            "Send fewer or shorter headers, or less in one record"
         }
-        (Gate::Batch, Source::Rule) if of_many => "Lower the producer's batch.size, or ask for a larger batch_bytes.",
-        (Gate::Batch, _) if of_many => "Lower the producer's batch.size, or raise the topic's max.message.bytes.",
-        (Gate::Batch, Source::Rule) => "Send less in one record, compress it, or ask for a larger batch_bytes.",
-        (Gate::Batch, Source::Topic) => "Send less in one record, compress it, or raise the topic's max.message.bytes.",
-        (Gate::Batch, Source::Broker) => {
-            "Send less in one record, compress it, or set max.message.bytes on the topic."
-        }
-        (Gate::Batch, Source::Segment) => "Send less in one record, or raise the topic's segment.bytes.",
-        (Gate::Batch, Source::Family) => {
-            "Send less in one record, or raise the limits of its retry and dead-letter topics (sizegate align)."
-        }
-        (Gate::Ratio, _) => "Send what compresses less, or ask for a larger ratio.",
-        (Gate::Key, _) => "Send a shorter key.",
-        (Gate::Headers, _) => "Send fewer or shorter headers.",
-        _ => "Send less in one record, or keep its content elsewhere and send a reference.",
+        _ => "Send less in one record",
+    };
+    match limit.gate {
+        Gate::Frame => frame_remedy(limit.source, library),
+        Gate::Batch | Gate::Uncompressed => match facts {
+            Some(facts) => batch_remedy(violation, facts, library),
+            None => format!("{}.", less()),
+        },
+        Gate::Ratio => "Send what compresses less, or ask for a larger ratio.".to_owned(),
+        Gate::Key => "Send a shorter key.".to_owned(),
+        Gate::Headers => "Send fewer or shorter headers.".to_owned(),
+        Gate::Record | Gate::Estimate | Gate::Value => format!(
+            "{}, or keep its content elsewhere and send a reference.",
+            less()
+        ),
     }
-    .to_owned()
+}
+
+fn frame_remedy(source: Source, library: Option<Library>) -> String {
+    const ANY: &str = "Lower the producer's max.request.size or batch.size (kafkajs: split the messages over more send() calls)";
+    let smaller = library.map_or(ANY, Library::smaller_requests);
+    let larger = match source {
+        Source::Broker => ", or raise socket.request.max.bytes in the brokers' server.properties",
+        _ => "",
+    };
+    format!("{smaller} so that one request stays below it, or send less in one record{larger}.")
+}
+
+/// Of the gates that compare a whole batch.
+fn batch_remedy(violation: &Violation, facts: &BatchFacts, library: Option<Library>) -> String {
+    const ANY: &str =
+        "Lower the producer's batch.size (kafkajs: split the messages over more send() calls)";
+    let limit = &violation.limit;
+    let fewer = library.map_or(ANY, Library::fewer_records);
+    let larger = larger_limit(limit);
+    if is_grown(facts, limit) {
+        let plain = library.map_or(
+            "Leave compression out in the producer",
+            Library::no_compression,
+        );
+        return format!("{plain}: it fits without, or {larger}.");
+    }
+    // On the wire only: what is compared uncompressed gains nothing by it.
+    let compress = match (limit.gate, facts.codec) {
+        (Gate::Batch, Some(Codec::None)) => ", compress it",
+        _ => "",
+    };
+    match blamed(facts, limit) {
+        Blamed::Batch(_) => format!("{fewer}{compress}, or {larger}."),
+        Blamed::Unknown if facts.records > 1 => format!(
+            "{fewer}, or send less in one record where one is too large alone{compress}, or {larger}."
+        ),
+        Blamed::Record(record) if fits_without_headers(record, violation) => {
+            format!("Send fewer or shorter headers, or less in one record{compress}, or {larger}.")
+        }
+        Blamed::Record(_) | Blamed::Unknown | Blamed::TheOne => {
+            format!("Send less in one record{compress}, or {larger}.")
+        }
+    }
+}
+
+/// Whose number must become larger.
+const fn larger_limit(limit: &Limit) -> &'static str {
+    match (limit.gate, limit.source) {
+        (Gate::Uncompressed, _) => "ask for a larger uncompressed_bytes",
+        (_, Source::Rule) => "ask for a larger batch_bytes",
+        (_, Source::Topic) => "raise the topic's max.message.bytes",
+        (_, Source::Broker) => "set max.message.bytes on the topic",
+        (_, Source::Segment) => "raise the topic's segment.bytes",
+        (_, Source::Family) => {
+            "raise the limits of its retry and dead-letter topics (sizegate align)"
+        }
+    }
+}
+
+impl BatchFacts {
+    /// Without what says nothing: that it is uncompressed at least as large as something below its size on the wire.
+    fn without_idle_bounds(mut self) -> Self {
+        let is_idle = |size: Size| matches!(size, Size::AtLeast(bytes) if bytes < self.wire_bytes);
+        self.uncompressed = self.uncompressed.filter(|size| !is_idle(*size));
+        self
+    }
 }
 
 fn tail(id: &str, place: &Place, violation: &Violation, facts: Option<&BatchFacts>) -> String {

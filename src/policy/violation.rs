@@ -77,6 +77,9 @@ pub struct BatchFacts {
     pub records: i32,
     /// The largest record, where all were measured.
     pub largest: Option<RecordAt>,
+    /// The largest record of those that were looked at; where not all were, there may be larger ones. Of the last of them the
+    /// size may be the declared one.
+    pub seen: Option<RecordAt>,
 }
 
 /// A size over a limit.

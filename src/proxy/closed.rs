@@ -50,6 +50,7 @@ fn detail(close: &Close) -> Option<String> {
         Close::NoTls(why) => Some(why.clone()),
         Close::FrameTooLarge { api_key, .. } => Some(format!("api_key {api_key}")),
         Close::Unreachable(error) => Some(error.to_string()),
+        Close::ByBrokerOnLarge { .. } => Some("large Produce".to_owned()),
         Close::RefusedWithoutAnswer | Close::Stalled => Some(String::new()),
     }
 }
@@ -89,6 +90,9 @@ fn write(who: &ClientInfo, close: &Close, detail: &str, shared: &Shared) {
         }
         Close::Unreachable(error) => {
             tracing::warn!(%client, client_id, reason, %error, "connection closed: no broker to talk to");
+        }
+        Close::ByBrokerOnLarge { request_bytes, .. } => {
+            tracing::warn!(%client, client_id, reason, request_bytes, "connection closed: the broker closed it instead of answering a Produce of this size, most likely above its socket.request.max.bytes, which sizegate may not read (DescribeConfigs on the cluster)");
         }
         Close::Downstream(_) | Close::Upstream(_) => {
             tracing::warn!(%client, client_id, reason, "connection broke: no TLS session: {detail}");

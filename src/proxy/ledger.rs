@@ -30,6 +30,8 @@ pub struct Expected {
     pub api_key: i16,
     /// Of the request.
     pub api_version: i16,
+    /// Of the request, its length prefix left out.
+    pub request_bytes: u32,
     /// When the request's head arrived.
     pub since: Instant,
     /// How it is answered.
@@ -119,6 +121,12 @@ impl Ledger {
     /// No more requests for now.
     pub fn is_full(&self) -> bool {
         self.expected.len() >= MOST_IN_FLIGHT || self.remembered_bytes >= MOST_REMEMBERED_BYTES
+    }
+
+    /// The size of the request whose answer is due, if that is a forwarded Produce: the broker handles one at a time.
+    pub fn unanswered_produce_bytes(&self) -> Option<u32> {
+        let next = self.expected.front()?;
+        matches!(next.answer, Answer::Produce(_)).then_some(next.request_bytes)
     }
 
     /// Bytes of answers made here that wait for their turn.

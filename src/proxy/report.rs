@@ -7,14 +7,15 @@ use std::time::SystemTime;
 use super::topics::TopicHandle;
 use super::{ClientInfo, Shared};
 use crate::policy::{
-    Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Place, Policy, Refusal, Size,
-    Source, Suspect, Violation,
+    Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Library, Place, Policy, Refusal,
+    Size, Source, Suspect, Violation,
 };
 use crate::telemetry::{
     FetchSetting, Lingering, OVERSIZED_NOTE, Oversized, Peer, RefusalRecord, Stuck, stuck_note,
 };
 use crate::wire::api_versions::ClientSoftware;
 use crate::wire::fetch::Ask;
+use crate::wire::produce_answer::PartitionResult;
 
 impl Shared {
     /// A refusal of a measured batch.
@@ -25,6 +26,7 @@ impl Shared {
         violation: Violation,
         partition: i32,
         blame: Blame,
+        client: &ClientInfo,
     ) -> Refusal {
         let place = Place {
             topic: Arc::clone(&topic.name),
@@ -38,6 +40,7 @@ impl Shared {
             violation,
             Some(facts),
             topic.policy.remedy.as_deref().or(to_compress.as_deref()),
+            client.library(),
         )
     }
 
@@ -199,6 +202,20 @@ impl ClientInfo {
             &self.software_text(),
             &self.address.to_string(),
         )
+    }
+
+    /// The library that it is known to be.
+    pub(super) fn library(&self) -> Option<Library> {
+        let software = self.software.as_ref();
+        let software = software.map(|software| (&*software.name, &*software.version));
+        Library::of(software, self.client_id.as_deref())
+    }
+
+    /// A response as this client can bear it: to some a text does harm.
+    pub(super) fn fit(&self, result: &mut PartitionResult) {
+        if !self.library().is_none_or(Library::bears_texts) {
+            result.error_message = None;
+        }
     }
 
     /// `name/version`; empty if it does not say.

@@ -98,6 +98,13 @@ pub enum Close {
     Downstream(io::Error),
     /// The broker's side broke.
     Upstream(io::Error),
+    /// The broker closed, or its side broke, while it owed the answer to a large Produce.
+    ByBrokerOnLarge {
+        /// How large the request is.
+        request_bytes: u32,
+        /// As it would be called else.
+        reason: &'static str,
+    },
 }
 
 impl Close {
@@ -119,6 +126,7 @@ impl Close {
             Self::Shutdown => "shutdown",
             Self::Downstream(_) => "client_error",
             Self::Upstream(_) => "broker_error",
+            Self::ByBrokerOnLarge { reason, .. } => reason,
         }
     }
 }
@@ -196,6 +204,7 @@ impl Session {
         .await;
         let close = std::future::poll_fn(|cx| session.poll(cx)).await;
         session.leave();
+        let close = session.closed_on_large(close);
         let close = session.finish(close).await;
         (session.who, close)
     }
@@ -313,7 +322,10 @@ impl Session {
             upstream,
             ..
         } = self;
-        let is_sound = !matches!(close, Close::MalformedAnswer(_) | Close::Upstream(_));
+        let is_sound = !matches!(
+            close,
+            Close::MalformedAnswer(_) | Close::Upstream(_) | Close::ByBrokerOnLarge { .. }
+        );
         let flush = async {
             if let (Upstream::Open(stream), false) = (&mut *upstream, to_upstream.is_empty()) {
                 let _ = std::future::poll_fn(|cx| to_upstream.poll_write(stream, cx)).await;

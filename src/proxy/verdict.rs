@@ -6,6 +6,7 @@
 //! wrong in a way the broker checks earlier is forwarded, and the broker answers it.
 
 mod doubts;
+mod frame;
 mod measure;
 mod settle;
 mod weigh;
@@ -92,6 +93,10 @@ pub struct Asked {
     pub unseen: BTreeSet<Arc<str>>,
     /// The limits that this session's broker applies to the topics that were asked for, as read just now.
     pub confirmed: BTreeMap<Arc<str>, Learned>,
+    /// The broker's limit of a whole request was read.
+    pub frame: bool,
+    /// What it is, where it may be read.
+    pub frame_limit: Option<u64>,
     /// Long decodes were done.
     pub decoded: bool,
     /// What they found.

@@ -163,7 +163,7 @@ impl Shared {
             config,
             policy: &self.policy.load(),
             topic: facts.as_ref(),
-            brokers: &[],
+            brokers: &self.cluster.broker_facts(),
             batch_limit_of: &|topic| Some(self.cluster.topic(topic)?.batch_limit()?.0),
             unseen,
         };

@@ -96,7 +96,7 @@ impl Metrics {
             )?)),
             frames_refused: counters(
                 "frames_refused_total",
-                "Requests refused whole because they were larger than listener.frame_bytes, by reason.",
+                "Requests refused whole because they were larger than listener.frame_bytes or the broker's socket.request.max.bytes, by reason.",
                 "reason",
             )?,
             malformed: counters(

@@ -164,7 +164,7 @@ fn cases() -> Vec<Case> {
             refused_by: None,
             verdict: &["Nobody refuses it"],
             triage: [Look, Fine, Fine, Fine, Look],
-            words: &["513,774 bytes compressed, 1,880,074 unpacked"],
+            words: &["513,774 bytes compressed, 1,880,074 uncompressed"],
         },
         Case {
             report: "confluent-kafka-dotnet 1232: topic limit 2 MiB, 2.052 MB, \"Broker: Message size too large\"",
@@ -244,11 +244,15 @@ fn cases() -> Vec<Case> {
             question: with(ask(120_000_000), |q| {
                 q.compressed_bytes = Some(7_000_000);
                 q.max_request_size = Some(100_000_000);
+                q.client = Some("franz-go".to_owned());
             }),
             refused_by: Some(Client),
             verdict: &["The client refuses it first", "Nobody after it would"],
             triage: [Change, Fine, Fine, Fine, Look],
-            words: &["franz-go: ProducerBatchMaxBytes"],
+            words: &[
+                "MESSAGE_TOO_LARGE: The request included a message",
+                "ProducerBatchMaxBytes=120000078",
+            ],
         },
         Case {
             report: "sarama 2797: records of 6.5 kB refused with \"Message was too large\": the batch is",
@@ -260,8 +264,11 @@ fn cases() -> Vec<Case> {
                 "the batch of 15 records is 98,",
                 "No record is too large (6,555 bytes each); the batch of 15 is: lower the producer's batch.size",
             ],
-            triage: [Fine, Change, Fine, Look, Look],
-            words: &["a batch of 15 98,"],
+            triage: [Fine, Look, Fine, Look, Look],
+            words: &[
+                "a batch of 15 98,",
+                "so the producer is what to change: lower the producer's batch.size",
+            ],
         },
         Case {
             report: "sarama 1045: headers count: the value alone would fit",
@@ -458,16 +465,20 @@ fn cases() -> Vec<Case> {
             report: "TimeoutException after two minutes, no word of size: socket.request.max.bytes",
             yaml: "",
             topics: vec![own("orders", 200_000_000)],
-            question: with(ask(60_000_000), |q| q.max_request_size = Some(200_000_000)),
-            refused_by: Some(Broker),
+            question: with(ask(60_000_000), |q| {
+                q.max_request_size = Some(200_000_000);
+                q.buffer_memory = Some(200_000_000);
+            }),
+            refused_by: Some(Us),
             verdict: &[
-                "The broker refuses it first",
-                "for socket.request.max.bytes, which allows 50,000,000 (server.properties)",
+                "sizegate refuses it first",
+                "for gate frame, which allows 50,000,000 (socket.request.max.bytes)",
+                "After it would refuse: broker (socket.request.max.bytes)",
             ],
             triage: [Fine, Fine, Change, Fine, Look],
             words: &[
-                "socket.request.max.bytes of 60,001,098 or more",
-                "above it the broker closes the connection without an answer",
+                "socket.request.max.bytes of 60,001,155 or more",
+                "above it the broker closes the connection without a response",
             ],
         },
         Case {
@@ -506,6 +517,7 @@ fn cases() -> Vec<Case> {
             question: with(ask(40_000_000), |q| {
                 q.compressed_bytes = Some(4_000_000);
                 q.max_request_size = Some(200_000_000);
+                q.buffer_memory = Some(200_000_000);
             }),
             refused_by: None,
             verdict: &[
@@ -724,6 +736,9 @@ fn the_largest_numbers_have_an_answer() {
         compressed_bytes: Some(most),
         max_request_size: Some(most),
         records: Some(u32::MAX),
+        headers: Some(u32::MAX),
+        buffer_memory: Some(most),
+        ..Question::default()
     };
     let found = answer(
         "limits: {ratio: 10, uncompressed_bytes: 1MiB}",

@@ -24,7 +24,7 @@ pub(super) const TOPIC_KEYS: [&str; 4] = [
 ];
 
 const MESSAGE_MAX_BYTES: &str = "message.max.bytes";
-const SOCKET_REQUEST_MAX_BYTES: &str = "socket.request.max.bytes";
+pub(super) const SOCKET_REQUEST_MAX_BYTES: &str = "socket.request.max.bytes";
 const REPLICA_FETCH_MAX_BYTES: &str = "replica.fetch.max.bytes";
 const REPLICA_FETCH_RESPONSE_MAX_BYTES: &str = "replica.fetch.response.max.bytes";
 const FETCH_MAX_BYTES: &str = "fetch.max.bytes";

@@ -6,19 +6,24 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::Session;
+use super::{Asking, Close, Session};
 use crate::cluster::{CompressionType, Lookup};
 use crate::policy::{
-    Action, Blame, Codec, Gate, Limit, Place, Refusal, Size, Source, Violation, batch_of, grouped,
+    Action, Blame, Codec, Gate, Library, Limit, Place, Refusal, Size, Source, Violation, batch_of,
+    grouped,
 };
 use crate::proxy::oversized::Oversized;
 use crate::proxy::report::printable;
 use crate::proxy::topics::TopicHandle;
-use crate::proxy::verdict::{CURRENT, INVALID_RECORD, MESSAGE_TOO_LARGE, Refused, Sent};
+use crate::proxy::verdict::{Asked, CURRENT, INVALID_RECORD, MESSAGE_TOO_LARGE, Refused, Sent};
 use crate::telemetry;
 use crate::wire::Malformed;
+use crate::wire::api::FrameHead;
 use crate::wire::produce::{self, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, ProduceAnswer};
+
+/// Nobody sets `socket.request.max.bytes` lower, and most requests are smaller.
+const LARGE_REQUEST_BYTES: u32 = 256 * 1024;
 
 /// RECORD_LIST_TOO_LARGE
 const RECORD_LIST_TOO_LARGE: i16 = 18;
@@ -82,15 +87,51 @@ impl Session {
                 violation,
                 None,
                 None,
+                self.who.library(),
             );
             self.shared.report(&refusal, error_code, false, &self.who);
-            let result = PartitionResult::refused(partition, error_code, refusal.text, Vec::new());
+            let mut result =
+                PartitionResult::refused(partition, error_code, refusal.text, Vec::new());
+            self.who.fit(&mut result);
             refused.push(Refused {
                 topic_key: topic_key.to_vec(),
                 result,
             });
         }
         (found.acks != 0).then_some(refused)
+    }
+
+    /// Some broker would close on a request of this size.
+    pub(super) fn may_be_too_large(&self, head: &FrameHead) -> bool {
+        u64::from(head.request_bytes) > self.shared.cluster.least_frame_limit()
+    }
+
+    /// Reads how large a request this session's broker takes.
+    pub(super) fn ask_frame_limit(&self, mut asked: Asked) -> Asking {
+        let cluster = self.shared.cluster.clone();
+        let node_id = self.node_id();
+        Box::pin(async move {
+            asked.frame = true;
+            asked.frame_limit = cluster.read_frame_limit(node_id).await;
+            asked
+        })
+    }
+
+    /// A broker that closes instead of answering a large Produce most likely found it too large; where its limit is known,
+    /// that was looked at before.
+    pub(super) fn closed_on_large(&self, close: Close) -> Close {
+        if !matches!(close, Close::ByBroker | Close::Upstream(_))
+            || self.shared.cluster.knows_frame_limit(self.node_id())
+        {
+            return close;
+        }
+        match self.ledger.unanswered_produce_bytes() {
+            Some(request_bytes) if request_bytes >= LARGE_REQUEST_BYTES => Close::ByBrokerOnLarge {
+                request_bytes,
+                reason: close.label(),
+            },
+            _ => close,
+        }
     }
 
     /// A topic's name for people.
@@ -149,6 +190,7 @@ impl Session {
                         &text,
                     );
                     result.error_message = Some(text.into_bytes());
+                    self.who.fit(result);
                 }
             }
         }
@@ -157,7 +199,9 @@ impl Session {
 
     /// What the broker most likely means. Nothing where it need not be a size: code 87 says many things.
     fn explanation(&self, error_code: i16, sent: &Sent) -> Option<String> {
-        let (cause, remedy) = cause(error_code, sent, &|| self.no_limit(&sent.topic))?;
+        let (cause, remedy) = cause(error_code, sent, self.who.library(), &|| {
+            self.no_limit(&sent.topic)
+        })?;
         let Sent {
             topic,
             partition,
@@ -169,6 +213,8 @@ impl Session {
         let codec = codec.map_or("unknown", Codec::label);
         let (unpacked, unpacked_tail) = match *uncompressed {
             _ if codec == Codec::None.label() => Default::default(),
+            // That it is at least as large as a part of it says nothing.
+            Some(Size::AtLeast(bytes)) if bytes < *wire_bytes => Default::default(),
             None => Default::default(),
             Some(Size::Exact(bytes)) => (
                 format!(", {} unpacked", grouped(bytes)),
@@ -231,25 +277,22 @@ impl Session {
 fn cause(
     error_code: i16,
     sent: &Sent,
+    library: Option<Library>,
     no_limit: &dyn Fn() -> String,
-) -> Option<(String, &'static str)> {
-    const RAISE: &str = "Send less in one record, or raise the topic's max.message.bytes.";
+) -> Option<(String, String)> {
     let topic = &sent.topic;
     let learned = topic.known.as_ref().and_then(|known| known.learned());
     if error_code == INVALID_RECORD {
-        let limit = learned?
-            .max_decompressed_message_bytes
-            .filter(|_| sent.codec != Some(Codec::None))?;
-        let cause = format!(
-            "most likely one record is larger after decompression than max.decompressed.message.bytes ({})",
-            grouped(limit.bytes)
-        );
-        return Some((cause, "Send less in one record."));
+        let limit = learned?.max_decompressed_message_bytes?.bytes;
+        return Some((
+            too_large_decompressed(sent, limit)?,
+            less(sent, library, None),
+        ));
     }
     if error_code == RECORD_LIST_TOO_LARGE {
         return Some((
             "the batch does not fit into one segment (segment.bytes)".to_owned(),
-            "Send less in one record, or raise the topic's segment.bytes.",
+            less(sent, library, Some("raise the topic's segment.bytes")),
         ));
     }
     let limit = topic.own();
@@ -262,7 +305,11 @@ fn cause(
     if let Some(codec) = stored.filter(|codec| sent.codec != Some(*codec) && !was_over) {
         return Some((
             stored_too_large(codec, sent, limit.map(|limit| limit.value)),
-            "Send less in one record, or set compression.type=producer on the topic.",
+            less(
+                sent,
+                library,
+                Some("set compression.type=producer on the topic"),
+            ),
         ));
     }
     let cause = match limit {
@@ -279,7 +326,49 @@ fn cause(
         ),
         None => no_limit(),
     };
-    Some((cause, RAISE))
+    let raise = "raise the topic's max.message.bytes";
+    Some((cause, less(sent, library, Some(raise))))
+}
+
+/// What to send instead, or what else to do. Of a batch of many nobody knows here whether one record is to blame.
+fn less(sent: &Sent, library: Option<Library>, or: Option<&str>) -> String {
+    const ANY: &str =
+        "Lower the producer's batch.size (kafkajs: split the messages over more send() calls)";
+    let less = match sent.records {
+        ..=1 => "Send less in one record".to_owned(),
+        _ => format!(
+            "{}, or send less in one record",
+            library.map_or(ANY, Library::fewer_records)
+        ),
+    };
+    match or {
+        Some(or) => format!("{less}, or {or}."),
+        None => format!("{less}."),
+    }
+}
+
+/// Code 87 says many things. This one only of a batch that can hold such a record: the broker compares the body of each
+/// record of a compressed batch.
+fn too_large_decompressed(sent: &Sent, limit: u64) -> Option<String> {
+    /// `max.decompressed.message.bytes` by default: no record is larger.
+    const DEFAULT: u64 = 2_147_483_639;
+    let ratio = match sent.codec? {
+        Codec::None => return None,
+        Codec::Gzip => 1_032,
+        Codec::Snappy => 24,
+        Codec::Lz4 => 255,
+        Codec::Zstd => 32_768,
+    };
+    let at_most = match sent.uncompressed {
+        Some(Size::Exact(bytes)) => bytes,
+        Some(Size::AtLeast(_)) | None => sent.wire_bytes.saturating_mul(ratio),
+    };
+    (limit < DEFAULT && at_most > limit).then(|| {
+        format!(
+            "most likely one record is larger after decompression than max.decompressed.message.bytes ({})",
+            grouped(limit)
+        )
+    })
 }
 
 /// The topic rewrites batches, and judges what it stores.

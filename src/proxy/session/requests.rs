@@ -312,6 +312,7 @@ impl Session {
             correlation_id: head.correlation_id,
             api_key: head.api_key,
             api_version: head.api_version,
+            request_bytes: head.request_bytes,
             since: self.last_traffic,
             answer,
         });

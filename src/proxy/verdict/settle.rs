@@ -88,10 +88,13 @@ impl Judge {
                 )),
             };
             match result {
-                Some(result) => verdict.refused.push(Refused {
-                    topic_key: self.encoded_key(frame, topic_entry),
-                    result,
-                }),
+                Some(mut result) => {
+                    client.fit(&mut result);
+                    verdict.refused.push(Refused {
+                        topic_key: self.encoded_key(frame, topic_entry),
+                        result,
+                    });
+                }
                 None if !is_whole => kept.push((topic_entry, partition_entry)),
                 None => {}
             }
@@ -183,9 +186,14 @@ impl Judge {
         topic
             .metrics
             .violation(violation.limit.gate, violation.limit.source, Action::Reject);
-        let refusal =
-            self.shared
-                .refusal(topic, measured.facts, violation, partition, Blame::Sizegate);
+        let refusal = self.shared.refusal(
+            topic,
+            measured.facts,
+            violation,
+            partition,
+            Blame::Sizegate,
+            client,
+        );
         self.shared.report(&refusal, error_code, is_loop, client);
         PartitionResult::refused(partition, error_code, refusal.text, flagged)
     }
@@ -204,9 +212,14 @@ impl Judge {
             violation.limit.source,
             Action::Observe,
         );
-        let refusal =
-            self.shared
-                .refusal(topic, measured.facts, violation, partition, Blame::Observed);
+        let refusal = self.shared.refusal(
+            topic,
+            measured.facts,
+            violation,
+            partition,
+            Blame::Observed,
+            client,
+        );
         self.shared.report(&refusal, 0, false, client);
     }
 

@@ -215,6 +215,7 @@ impl<'a> Scales<'a> {
         measured.proof = Some(inspection.proof);
         measured.facts.uncompressed = inspection.uncompressed.or(measured.facts.uncompressed);
         measured.facts.largest = inspection.largest;
+        measured.facts.seen = inspection.seen;
         let violation = match inspection.finding {
             Finding::Within => return Outcome::Within(measured),
             // The broker refuses it for its checksum.
@@ -276,6 +277,7 @@ fn facts(header: &BatchHeader) -> BatchFacts {
         codec,
         records: header.records_count,
         largest: None,
+        seen: None,
     }
 }
 

@@ -79,11 +79,16 @@ final class Cli {
         return all;
     }
 
-    /** A record's value: {@code a} is so many 'A's, {@code random} seeded noise. */
+    /** A record's value: {@code a} is so many 'A's, {@code random} seeded noise, {@code hex} noise that shrinks by half. */
     static byte[] value(String content, int bytes, long seed) {
         byte[] value = new byte[bytes];
         if (content.equals("random")) {
             new Random(seed).nextBytes(value);
+        } else if (content.equals("hex")) {
+            Random random = new Random(seed);
+            for (int i = 0; i < bytes; i++) {
+                value[i] = (byte) "0123456789abcdef".charAt(random.nextInt(16));
+            }
         } else {
             java.util.Arrays.fill(value, (byte) 'A');
         }

@@ -25,31 +25,37 @@ impl Session {
         let weighed = self
             .judge
             .weigh(&frame, head.api_version, &asked, &mut self.who);
-        match weighed {
-            Err(malformed) => self.end(Close::MalformedRequest(malformed)),
-            Ok(Some(question)) => {
-                let asking = self.ask(question, asked, &frame);
-                // The frame keeps the worker's buffer meanwhile; what was weighed is weighed again.
-                if lease.is_empty() {
-                    lease = self.shared.budget.charge(BUFFER_BYTES);
-                }
-                self.judge.release();
-                self.requests.waiting = Some(Waiting::Knowledge {
-                    head,
-                    frame,
-                    arrival,
-                    lease,
-                    asking,
-                });
+        let asking = match weighed {
+            Err(malformed) => {
+                self.end(Close::MalformedRequest(malformed));
+                return Ok(());
             }
+            Ok(Some(question)) => self.ask(question, asked, &frame),
+            Ok(None) if !asked.frame && self.may_be_too_large(&head) => self.ask_frame_limit(asked),
             Ok(None) => {
+                if let Some(limit) = asked.frame_limit {
+                    self.judge.over_frame(head.request_bytes, limit);
+                }
                 let verdict = self.judge.settle(&frame, &self.who, &arrival);
                 self.carry_out(head, frame, verdict);
                 self.to_upstream.hold(lease);
                 self.judge.release();
                 self.requests.judged += 1;
+                return Ok(());
             }
+        };
+        // The frame keeps the worker's buffer meanwhile; what was weighed is weighed again.
+        if lease.is_empty() {
+            lease = self.shared.budget.charge(BUFFER_BYTES);
         }
+        self.judge.release();
+        self.requests.waiting = Some(Waiting::Knowledge {
+            head,
+            frame,
+            arrival,
+            lease,
+            asking,
+        });
         Ok(())
     }
 

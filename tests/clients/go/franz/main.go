@@ -1,6 +1,6 @@
 // Sends records of given value sizes with franz-go and says what became of each.
 //
-// bootstrap= topic= values=100,1000,100 [partition=0] [together=true] [codec=none|gzip|snappy|lz4|zstd] [then=100]
+// bootstrap= topic= values=100,1000,100 [partition=0] [together=true] [codec=none|gzip|snappy|lz4|zstd] [then=100] [max=16777216]
 //
 // together puts all into one batch. then sends more with the same client afterwards, one by one.
 package main
@@ -25,6 +25,10 @@ func main() {
 		key, value, _ := strings.Cut(arg, "=")
 		options[key] = value
 	}
+	most, err := strconv.Atoi(options["max"])
+	if err != nil {
+		most = 16 << 20
+	}
 	codecs := map[string]kgo.CompressionCodec{
 		"": kgo.NoCompression(), "none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
@@ -40,7 +44,7 @@ func main() {
 		kgo.SeedBrokers(strings.Split(options["bootstrap"], ",")...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(codecs[options["codec"]]),
-		kgo.ProducerBatchMaxBytes(16<<20),
+		kgo.ProducerBatchMaxBytes(int32(most)),
 		kgo.BrokerMaxWriteBytes(100<<20),
 		kgo.ProducerLinger(linger),
 		kgo.RecordDeliveryTimeout(30*time.Second),

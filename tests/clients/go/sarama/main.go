@@ -1,6 +1,6 @@
 // Sends records of given value sizes with sarama and says what became of each.
 //
-// bootstrap= topic= values=100,1000,100 [partition=0] [together=true] [codec=none|gzip|snappy|lz4|zstd] [then=100]
+// bootstrap= topic= values=100,1000,100 [partition=0] [together=true] [codec=none|gzip|snappy|lz4|zstd] [then=100] [max=16777216]
 //
 // together puts all into one batch. then sends more with the same producer afterwards, one by one.
 package main
@@ -23,6 +23,10 @@ func main() {
 		key, value, _ := strings.Cut(arg, "=")
 		options[key] = value
 	}
+	most, err := strconv.Atoi(options["max"])
+	if err != nil {
+		most = 16 << 20
+	}
 	codecs := map[string]sarama.CompressionCodec{
 		"": sarama.CompressionNone, "none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP,
 		"snappy": sarama.CompressionSnappy, "lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
@@ -34,7 +38,7 @@ func main() {
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Return.Successes = true
 	config.Producer.Compression = codecs[options["codec"]]
-	config.Producer.MaxMessageBytes = 16 << 20
+	config.Producer.MaxMessageBytes = most
 	if options["together"] == "true" {
 		config.Producer.Flush.Messages = len(sizes)
 		config.Producer.Flush.Frequency = 2 * time.Second
