@@ -72,11 +72,9 @@ pub struct Produced {
 impl Produced {
     /// About the memory it takes.
     fn remembered_bytes(&self) -> usize {
-        let texts = self.refused.iter().map(|refused| {
-            let text = refused.result.error_message.as_ref().map_or(0, Vec::len);
-            size_of::<Refused>() + refused.topic_key.len() + text
-        });
-        self.sent.len() * size_of::<Sent>() + texts.sum::<usize>()
+        let refused = self.refused.iter().map(Refused::remembered_bytes);
+        let sent = self.sent.iter().map(Sent::remembered_bytes);
+        sent.sum::<usize>() + refused.sum::<usize>()
     }
 }
 
@@ -119,6 +117,11 @@ impl Ledger {
     /// No more requests for now.
     pub fn is_full(&self) -> bool {
         self.expected.len() >= MOST_IN_FLIGHT || self.remembered_bytes >= MOST_REMEMBERED_BYTES
+    }
+
+    /// About the memory for all of it.
+    pub fn remembered_bytes(&self) -> usize {
+        self.expected.len() * size_of::<Expected>() + self.remembered_bytes + self.made_bytes
     }
 
     /// Bytes of answers made here that wait for their turn.

@@ -69,6 +69,16 @@ pub struct Sent {
     pub uncompressed: Option<Size>,
 }
 
+impl Sent {
+    /// About the memory it takes. Topics that exist are no more than the cluster has, and others hold them too; one
+    /// that was invented may be held by this alone.
+    pub fn remembered_bytes(&self) -> usize {
+        let is_known = self.topic.known.is_some();
+        let topic = (!is_known).then(|| self.topic.remembered_bytes());
+        size_of::<Self>() + topic.unwrap_or_default()
+    }
+}
+
 /// A partition that was not.
 #[derive(Debug)]
 pub struct Refused {
@@ -76,6 +86,13 @@ pub struct Refused {
     pub topic_key: Vec<u8>,
     /// Its result.
     pub result: PartitionResult,
+}
+
+impl Refused {
+    /// About the memory it takes.
+    pub fn remembered_bytes(&self) -> usize {
+        size_of::<Self>() + self.topic_key.len() + self.result.remembered_bytes()
+    }
 }
 
 /// What has been asked for this request already: nothing is asked twice. (One is made for every request: trees cost
@@ -242,6 +259,7 @@ impl Judge {
             self.layout = Layout::default();
             self.weighed = Vec::new();
         }
+        self.topics.release();
     }
 
     /// Looks at every partition of a whole frame. `Some` is what must be known before [`Judge::settle`].

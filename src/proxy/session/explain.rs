@@ -7,14 +7,14 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::Session;
-use crate::cluster::{CompressionType, Lookup};
+use crate::cluster::CompressionType;
 use crate::policy::{
     Action, Blame, Codec, Gate, Limit, Place, Refusal, Size, Source, Violation, batch_of, grouped,
 };
 use crate::proxy::oversized::Oversized;
 use crate::proxy::report::printable;
 use crate::proxy::topics::TopicHandle;
-use crate::proxy::verdict::{CURRENT, INVALID_RECORD, MESSAGE_TOO_LARGE, Refused, Sent};
+use crate::proxy::verdict::{INVALID_RECORD, MESSAGE_TOO_LARGE, Refused, Sent};
 use crate::telemetry;
 use crate::wire::Malformed;
 use crate::wire::produce::{self, TopicKey};
@@ -118,6 +118,7 @@ impl Session {
         for sent in sent {
             by_partition.entry(sent.partition).or_default().push(sent);
         }
+        let mut outdated = HashSet::new();
         for topic in &mut answer.topics {
             let key = produce::encoded_key(&topic.key, version)?;
             for result in &mut topic.partitions {
@@ -134,8 +135,10 @@ impl Session {
                     continue;
                 };
                 sent.topic.metrics.broker_refusal(result.error_code);
-                if result.error_code != INVALID_RECORD {
-                    self.read_limits_in_background(&sent.topic);
+                // The broker knows a limit better: it is learned before the next batch. Once for each topic.
+                if result.error_code != INVALID_RECORD && outdated.insert(&sent.topic.name) {
+                    let cluster = &self.shared.cluster;
+                    cluster.read_limits_soon(&sent.topic.name, self.node_id());
                 }
                 if result.error_message.is_none()
                     && let Some(text) = self.explanation(result.error_code, sent)
@@ -210,18 +213,6 @@ impl Session {
             );
         }
         format!("{MOST_LIKELY}, which sizegate has not read yet")
-    }
-
-    /// The broker knows a limit better: learn it before the next batch.
-    fn read_limits_in_background(&self, topic: &TopicHandle) {
-        let cluster = self.shared.cluster.clone();
-        let node_id = self.node_id();
-        let name = Arc::clone(&topic.name);
-        tokio::spawn(async move {
-            if let Lookup::Found(topic) = cluster.find_topic(&name).await {
-                let _ = cluster.read_limits(&topic, node_id, CURRENT).await;
-            }
-        });
     }
 }
 

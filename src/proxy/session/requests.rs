@@ -14,9 +14,9 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 
 use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
-use super::{Asking, BACKLOG_BYTES, Close, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
+use super::{Asking, BACKLOG_BYTES, Close, HEAD, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
 use crate::policy::Arrival;
-use crate::proxy::budget::{Admission, Lease};
+use crate::proxy::budget::{Account, Admission, Lease};
 use crate::proxy::ledger::{Answer, Expected};
 use crate::proxy::oversized::Oversized;
 use crate::telemetry::ClientConnection;
@@ -30,6 +30,8 @@ pub struct Requests {
     rest: BytesMut,
     /// The frame that is half here, once its bytes are admitted.
     half: Option<Half>,
+    /// When the head began of which some bytes are here.
+    head_begun: Option<Instant>,
     /// The size of the last frame, if that took more than one read: the next one is likely to be as large, and is
     /// read in one piece into a buffer that it need not leave.
     usual_bytes: usize,
@@ -85,24 +87,44 @@ enum Waiting {
         head: FrameHead,
         frame: Bytes,
         arrival: Arrival,
-        lease: Lease,
         asking: Asking,
     },
 }
 
 impl Requests {
-    /// A frame is half here, or something is waited for.
-    pub fn is_busy(&self) -> bool {
-        self.waiting.is_some() || !self.is_at_boundary()
+    /// Memory or knowledge is waited for.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// The rest of a frame has yet to come.
+    pub fn is_half_here(&self) -> bool {
+        !self.is_at_boundary()
     }
 
     fn is_at_boundary(&self) -> bool {
         self.rest.is_empty() && matches!(self.intake, Intake::Frame)
     }
 
-    /// Memory is held for bytes that have not come.
-    pub fn holds_half_a_frame(&self) -> bool {
-        self.half.is_some()
+    /// Some of a frame's first bytes are here, and not all of its head.
+    fn is_inside_head(&self) -> bool {
+        !self.rest.is_empty()
+            && matches!(self.intake, Intake::Frame)
+            && self.half.is_none()
+            && self.waiting.is_none()
+    }
+
+    /// A head takes longer than any client needs for it.
+    pub fn is_head_late(&self) -> bool {
+        self.head_begun.is_some_and(|begun| begun.elapsed() >= HEAD)
+    }
+
+    /// What is remembered of a frame that is not kept.
+    pub fn remembered_bytes(&self) -> usize {
+        match &self.intake {
+            Intake::Drain(oversized) => oversized.remembered_bytes(),
+            Intake::Frame | Intake::Pass(_) => 0,
+        }
     }
 
     /// Too little of the frame that is half here came for too long, or it takes too long in all.
@@ -135,11 +157,19 @@ impl Session {
         Ok((self.may_read() && self.poll_read_client(cx)?.is_ready()) || moved)
     }
 
-    /// No request is read while the client owes too much reading, or after its last one.
+    /// Nothing but the client keeps the next request from being read.
+    pub(super) fn reads_requests(&self) -> bool {
+        self.to_upstream.is_empty() && self.requests.waiting.is_none() && self.may_read()
+    }
+
+    /// No request is read while the client owes too much reading, or after its last one. While memory is short, whoever
+    /// has much in flight waits for answers first.
     fn may_read(&self) -> bool {
+        let remembers_much = || self.ledger.remembered_bytes() > Account::FREE_BYTES;
         self.requests.ended.is_none()
             && !(self.is_draining && self.requests.is_at_boundary())
             && !self.ledger.is_full()
+            && !(remembers_much() && self.shared.budget.is_short())
             && self.to_client.len() + self.ledger.made_bytes() <= BACKLOG_BYTES
     }
 
@@ -179,6 +209,7 @@ impl Session {
                     Ok(Poll::Pending)
                 }
                 Poll::Ready(lease) => {
+                    self.acted_at = Instant::now();
                     self.expect_rest_of_frame(frame_bytes, begun, lease);
                     Ok(Poll::Ready(true))
                 }
@@ -187,7 +218,6 @@ impl Session {
                 head,
                 frame,
                 arrival,
-                lease,
                 mut asking,
             }) => match asking.as_mut().poll(cx) {
                 Poll::Pending => {
@@ -195,12 +225,12 @@ impl Session {
                         head,
                         frame,
                         arrival,
-                        lease,
                         asking,
                     });
                     Ok(Poll::Pending)
                 }
-                Poll::Ready(asked) => {
+                Poll::Ready((asked, lease)) => {
+                    self.acted_at = Instant::now();
                     self.on_produce(head, frame, arrival, lease, asked)?;
                     self.consume()?;
                     Ok(Poll::Ready(true))
@@ -304,6 +334,7 @@ impl Session {
         self.requests.intake = Intake::default();
         self.requests.rest = BytesMut::new();
         self.requests.half = None;
+        self.requests.head_begun = None;
     }
 
     pub(super) fn expect(&mut self, head: &FrameHead, answer: Answer) {

@@ -70,6 +70,10 @@ impl Session {
         if self.requests.rest.is_empty() {
             self.requests.rest_lease = Lease::default();
         }
+        if self.requests.is_inside_head() {
+            self.requests.head_begun.get_or_insert(self.last_traffic);
+            self.watch_for_stall();
+        }
         Ok(())
     }
 
@@ -81,6 +85,7 @@ impl Session {
         }
         // A length that no request has is known before its head is whole, and the rest of it may never come.
         self.check_length(length)?;
+        self.check_key(length.unsigned_abs())?;
         FrameHead::read(&self.requests.rest).ok().map(Start::Frame)
     }
 
@@ -96,6 +101,23 @@ impl Session {
         None
     }
 
+    /// A request above the limit that is no Produce is known by its key, and the rest of its head may never come.
+    /// `None`: the connection ends for it.
+    fn check_key(&mut self, request_bytes: u32) -> Option<()> {
+        let api_key = self.requests.rest.get(PREFIX_BYTES..)?.first_chunk();
+        let api_key = api_key.map(|key| i16::from_be_bytes(*key));
+        match api_key.filter(|key| *key != api::PRODUCE) {
+            Some(api_key) if request_bytes > self.shared.frame_bytes => {
+                self.end(Close::FrameTooLarge {
+                    api_key,
+                    request_bytes,
+                });
+                None
+            }
+            _ => Some(()),
+        }
+    }
+
     /// A token without a Kafka header, too short to be a request. Always `true`: it streams through.
     fn start_token(&mut self, frame_bytes: usize) -> bool {
         let head = FrameHead {
@@ -106,6 +128,7 @@ impl Session {
         };
         self.expect(&head, Answer::Token);
         self.requests.intake = Intake::Pass(frame_bytes);
+        self.requests.head_begun = None;
         true
     }
 
@@ -119,6 +142,7 @@ impl Session {
             }
         };
         self.requests.is_kafka = true;
+        self.requests.head_begun = None;
         let frame_bytes = head.frame_bytes();
         match plan {
             Plan::Pass => {

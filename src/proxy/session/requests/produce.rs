@@ -13,6 +13,10 @@ use crate::wire::api::FrameHead;
 use crate::wire::produce::Piece;
 use crate::wire::produce_answer::ProduceAnswer;
 
+/// Partitions of topics that the control plane does not know, remembered of one request to explain what the broker says
+/// of them: who invents thousands of names gets the broker's answer as it is.
+const MOST_UNKNOWN_SENT: usize = 256;
+
 impl Session {
     pub(super) fn on_produce(
         &mut self,
@@ -28,17 +32,16 @@ impl Session {
         match weighed {
             Err(malformed) => self.end(Close::MalformedRequest(malformed)),
             Ok(Some(question)) => {
-                let asking = self.ask(question, asked, &frame);
                 // The frame keeps the worker's buffer meanwhile; what was weighed is weighed again.
                 if lease.is_empty() {
-                    lease = self.shared.budget.charge(BUFFER_BYTES);
+                    lease = self.shared.budget.charge(frame.len().max(BUFFER_BYTES));
                 }
+                let asking = self.ask(question, asked, &frame, lease);
                 self.judge.release();
                 self.requests.waiting = Some(Waiting::Knowledge {
                     head,
                     frame,
                     arrival,
-                    lease,
                     asking,
                 });
             }
@@ -57,9 +60,14 @@ impl Session {
     fn carry_out(&mut self, head: FrameHead, frame: Bytes, verdict: Verdict) {
         let Verdict {
             kept,
-            sent,
+            mut sent,
             refused,
         } = verdict;
+        let mut unknown = 0;
+        sent.retain(|sent| {
+            unknown += usize::from(sent.topic.known.is_none());
+            sent.topic.known.is_some() || unknown <= MOST_UNKNOWN_SENT
+        });
         let wants_answer = self.judge.layout().acks != 0;
         let is_refused = !refused.is_empty();
         let is_forwarded = match kept {
