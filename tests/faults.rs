@@ -479,6 +479,24 @@ fn a_client_is_not_idle_while_it_waits_for_us() {
     }
 }
 
+#[test]
+fn a_request_is_judged_by_the_rules_it_was_first_judged_by() {
+    let broker = Broker::sound(&topics());
+    let proxy = Inside::start(&broker, &[], "");
+    let held = broker.hold_control_plane();
+    let mut connection = proxy.connect();
+    // Over a learned limit, which is confirmed first.
+    connection.send_produce(9, -1, &[part(&broker, "orders", 0, 2000)]);
+    proxy.wait_for_metric("connections", &[], 1.0);
+    std::thread::sleep(Duration::from_millis(300));
+    proxy.reload("mode: observe");
+    held.cancel();
+    assert_eq!(connection.receive_produce(9).unwrap().1[0].code, 10);
+    // The next one by those in force.
+    let answers = connection.produce(9, -1, &[part(&broker, "orders", 0, 2000)]);
+    assert_eq!(answers[0].code, 0);
+}
+
 /// A batch whose verdict needs more of a decode than a session's own turn has time for.
 fn long_to_decode() -> bytes::Bytes {
     let record = support::Record::value(vec![0; 4 << 20]);

@@ -26,14 +26,14 @@ use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use self::answers::Answers;
-use self::requests::Requests;
+use self::requests::{Pending, Requests};
 use self::sasl::Exchange;
 use super::book::Route;
 use super::budget::{Account, Lease};
 use super::fetches::Fetches;
 use super::ledger::Ledger;
 use super::outbox::Outbox;
-use super::verdict::{Asked, CURRENT, Inspected, Judge, LongDecode, Question, inspect_long};
+use super::verdict::{CURRENT, Inspected, Judge, LongDecode, Question, inspect_long};
 use super::{ClientInfo, Shared};
 use crate::cluster::Lookup;
 use crate::config::HostPort;
@@ -419,13 +419,12 @@ impl Session {
         self.route.node_id()
     }
 
-    /// Finds out what the verdict on `frame` needs, in the background of this session only. `lease` is for the frame,
-    /// and comes back with what was found.
-    fn ask(&self, question: Question, mut asked: Asked, frame: &Bytes, lease: Lease) -> Asking {
+    /// Finds out what the verdict on a request needs, in the background of this session only.
+    fn ask(&self, question: Question, mut pending: Pending) -> Asking {
         let shared = Arc::clone(&self.shared);
         let node_id = self.node_id();
-        let frame = frame.clone();
         Box::pin(async move {
+            let asked = &mut pending.asked;
             match question {
                 Question::Ids(ids) => {
                     asked.ids = true;
@@ -460,12 +459,14 @@ impl Session {
                 }
                 Question::Decode(decodes) => {
                     asked.decoded = true;
+                    let (frame, lease) =
+                        (pending.frame.clone(), std::mem::take(&mut pending.lease));
                     let (inspected, lease) = decode(&shared, frame, decodes, lease).await;
-                    asked.inspected = inspected;
-                    return (asked, lease);
+                    pending.asked.inspected = inspected;
+                    pending.lease = lease;
                 }
             }
-            (asked, lease)
+            pending
         })
     }
 }
@@ -475,8 +476,8 @@ async fn discard(stream: &mut Stream) {
     let _ = tokio::io::copy(stream, &mut tokio::io::sink()).await;
 }
 
-/// What is asked before a verdict, and comes back with what has been asked, and with the lease for the frame.
-type Asking = Pin<Box<dyn Future<Output = (Asked, Lease)> + Send>>;
+/// What is asked before a verdict: owns the request meanwhile, and gives it back with what was found.
+type Asking = Pin<Box<dyn Future<Output = Pending> + Send>>;
 
 /// Decodes away from this thread, when it is its turn. Nobody can stop a decode that has begun: so it owns its turn and
 /// its frame's memory, and gives them back at its end, even if its session is gone by then.

@@ -24,7 +24,7 @@ use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
 use crate::policy::{
-    Action, BatchFacts, Codec, Learned, LingerWatch, LoopDetector, Size, Violation,
+    Action, BatchFacts, Codec, Learned, LingerWatch, LoopDetector, Policy, Size, Violation,
 };
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
@@ -262,23 +262,25 @@ impl Judge {
         self.topics.release();
     }
 
-    /// Looks at every partition of a whole frame. `Some` is what must be known before [`Judge::settle`].
+    /// Looks at every partition of a whole frame by these rules. `Some` is what must be known before
+    /// [`Judge::settle`].
     pub fn weigh(
         &mut self,
         frame: &[u8],
         version: i16,
+        policy: &Arc<Policy>,
         asked: &Asked,
         client: &mut ClientInfo,
     ) -> Result<Option<Question>, Malformed> {
         self.layout.read(frame, version)?;
         client.learn_client_id(self.client_id(frame));
-        self.topics.follow(&self.shared.policy.load(), client);
+        self.topics.follow(policy, client);
         let mut weighed = std::mem::take(&mut self.weighed);
         weighed.clear();
         let mut unknown_ids = BTreeSet::new();
         let mut unknown_names = BTreeSet::new();
         let may_look_up = !asked.names && self.shared.cluster.is_reached();
-        let mut scales = Scales::new(frame, &self.layout, self.shared.decode(), asked);
+        let mut scales = Scales::new(frame, &self.layout, policy.decode(), asked);
         for topic_entry in 0..self.layout.topics.len() {
             let topic = &self.layout.topics[topic_entry];
             let resolved = self
@@ -298,7 +300,8 @@ impl Judge {
                 Resolved::Topic(_) | Resolved::UnknownId(_) | Resolved::Impossible => {}
             }
             for partition_entry in topic.partitions.clone() {
-                let outcome = self.weigh_partition(&mut scales, &resolved, partition_entry, asked);
+                let outcome =
+                    self.weigh_partition(&mut scales, &resolved, partition_entry, policy, asked);
                 weighed.push(Weighed {
                     topic_entry,
                     partition_entry,
@@ -365,6 +368,7 @@ impl Judge {
         scales: &mut Scales<'_>,
         resolved: &Resolved,
         partition_entry: usize,
+        policy: &Policy,
         asked: &Asked,
     ) -> Outcome {
         let records = self.layout.partitions[partition_entry].records.clone();
@@ -376,12 +380,10 @@ impl Judge {
             _ if !matches!(self.layout.acks, -1..=1) => scales.leave(records),
             Resolved::Topic(handle) => scales.weigh(handle, partition_entry, records),
             // Retriable, and what the broker itself says of an id it does not know.
-            Resolved::UnknownId(_) if asked.ids && self.shared.policy.load().is_governed() => {
-                Outcome::Answer(
-                    UNKNOWN_TOPIC_ID,
-                    "sizegate: the topic's name is not known yet, so its limits are not either",
-                )
-            }
+            Resolved::UnknownId(_) if asked.ids && policy.is_governed() => Outcome::Answer(
+                UNKNOWN_TOPIC_ID,
+                "sizegate: the topic's name is not known yet, so its limits are not either",
+            ),
             Resolved::UnknownId(_) | Resolved::Impossible => scales.leave(records),
         }
     }

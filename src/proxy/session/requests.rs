@@ -8,6 +8,7 @@ mod produce;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -15,10 +16,11 @@ use bytes::{Bytes, BytesMut};
 
 use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
 use super::{Asking, BACKLOG_BYTES, Close, HEAD, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
-use crate::policy::Arrival;
+use crate::policy::{Arrival, Policy};
 use crate::proxy::budget::{Account, Admission, Lease};
 use crate::proxy::ledger::{Answer, Expected};
 use crate::proxy::oversized::Oversized;
+use crate::proxy::verdict::Asked;
 use crate::telemetry::ClientConnection;
 use crate::wire::api::{self, FrameHead};
 
@@ -83,12 +85,21 @@ enum Waiting {
         admission: Admission,
     },
     /// What the verdict on a frame that is here needs to know.
-    Knowledge {
-        head: FrameHead,
-        frame: Bytes,
-        arrival: Arrival,
-        asking: Asking,
-    },
+    Knowledge(Asking),
+}
+
+/// A request in hand: whole, and not judged yet.
+pub(super) struct Pending {
+    pub head: FrameHead,
+    pub frame: Bytes,
+    pub arrival: Arrival,
+    /// For the frame.
+    pub lease: Lease,
+    /// The rules that it was first judged by: it is judged by them to its end, whatever is reloaded meanwhile. `None`
+    /// until something has to be asked.
+    pub policy: Option<Arc<Policy>>,
+    /// What has been asked for it.
+    pub asked: Asked,
 }
 
 impl Requests {
@@ -165,11 +176,13 @@ impl Session {
     /// No request is read while the client owes too much reading, or after its last one. While memory is short, whoever
     /// has much in flight waits for answers first.
     fn may_read(&self) -> bool {
-        let remembers_much = || self.ledger.remembered_bytes() > Account::FREE_BYTES;
+        let is_last_read = self.is_draining && self.requests.is_at_boundary();
+        let is_patient =
+            self.ledger.remembered_bytes() > Account::FREE_BYTES && self.shared.budget.is_short();
         self.requests.ended.is_none()
-            && !(self.is_draining && self.requests.is_at_boundary())
+            && !is_last_read
+            && !is_patient
             && !self.ledger.is_full()
-            && !(remembers_much() && self.shared.budget.is_short())
             && self.to_client.len() + self.ledger.made_bytes() <= BACKLOG_BYTES
     }
 
@@ -214,24 +227,14 @@ impl Session {
                     Ok(Poll::Ready(true))
                 }
             },
-            Some(Waiting::Knowledge {
-                head,
-                frame,
-                arrival,
-                mut asking,
-            }) => match asking.as_mut().poll(cx) {
+            Some(Waiting::Knowledge(mut asking)) => match asking.as_mut().poll(cx) {
                 Poll::Pending => {
-                    self.requests.waiting = Some(Waiting::Knowledge {
-                        head,
-                        frame,
-                        arrival,
-                        asking,
-                    });
+                    self.requests.waiting = Some(Waiting::Knowledge(asking));
                     Ok(Poll::Pending)
                 }
-                Poll::Ready((asked, lease)) => {
+                Poll::Ready(pending) => {
                     self.acted_at = Instant::now();
-                    self.on_produce(head, frame, arrival, lease, asked)?;
+                    self.on_produce(pending)?;
                     self.consume()?;
                     Ok(Poll::Ready(true))
                 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 
 use super::super::buffers::{self, BUFFER_BYTES, LARGEST_KEPT_BYTES, READ_BYTES};
-use super::{Close, Half, Intake, Session, Waiting};
+use super::{Close, Half, Intake, Pending, Session, Waiting};
 use crate::policy::Arrival;
 use crate::proxy::budget::Lease;
 use crate::proxy::ledger::Answer;
@@ -179,8 +179,14 @@ impl Session {
                     ended: self.last_traffic,
                     in_flight: self.ledger.len(),
                 };
-                let lease = half.map(|half| half.lease).unwrap_or_default();
-                self.on_frame(head, frame, arrival, lease)?;
+                self.on_frame(Pending {
+                    head,
+                    frame,
+                    arrival,
+                    lease: half.map(|half| half.lease).unwrap_or_default(),
+                    policy: None,
+                    asked: Asked::default(),
+                })?;
             }
             Plan::Hold => {
                 self.hold(frame_bytes);
@@ -287,26 +293,16 @@ impl Session {
     }
 
     /// A whole frame of a kind that is read.
-    fn on_frame(
-        &mut self,
-        head: FrameHead,
-        frame: Bytes,
-        arrival: Arrival,
-        lease: Lease,
-    ) -> Result<(), Close> {
-        match head.api_key {
-            api::PRODUCE => self.on_produce(head, frame, arrival, lease, Asked::default()),
+    fn on_frame(&mut self, pending: Pending) -> Result<(), Close> {
+        match pending.head.api_key {
+            api::PRODUCE => return self.on_produce(pending),
             api::SASL_HANDSHAKE | api::SASL_AUTHENTICATE => {
-                self.on_sasl(head, frame);
-                self.to_upstream.hold(lease);
-                Ok(())
+                self.on_sasl(pending.head, pending.frame);
             }
-            _ => {
-                self.on_api_versions(head, frame);
-                self.to_upstream.hold(lease);
-                Ok(())
-            }
+            _ => self.on_api_versions(pending.head, pending.frame),
         }
+        self.to_upstream.hold(pending.lease);
+        Ok(())
     }
 
     fn on_api_versions(&mut self, head: FrameHead, frame: Bytes) {

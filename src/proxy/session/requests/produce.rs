@@ -1,14 +1,14 @@
 //! Produce: judged, and what the verdict says carried out. What is too large to be held is read and refused.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
-use super::{Intake, Requests, Session, Waiting};
-use crate::policy::Arrival;
-use crate::proxy::budget::Lease;
+use super::{Intake, Pending, Requests, Session, Waiting};
 use crate::proxy::ledger::{Answer, Produced};
 use crate::proxy::session::Close;
 use crate::proxy::session::buffers::BUFFER_BYTES;
-use crate::proxy::verdict::{Asked, Verdict, by_topic};
+use crate::proxy::verdict::{Verdict, by_topic};
 use crate::wire::api::FrameHead;
 use crate::wire::produce::Piece;
 use crate::wire::produce_answer::ProduceAnswer;
@@ -18,34 +18,33 @@ use crate::wire::produce_answer::ProduceAnswer;
 const MOST_UNKNOWN_SENT: usize = 256;
 
 impl Session {
-    pub(super) fn on_produce(
-        &mut self,
-        head: FrameHead,
-        frame: Bytes,
-        arrival: Arrival,
-        mut lease: Lease,
-        asked: Asked,
-    ) -> Result<(), Close> {
+    pub(super) fn on_produce(&mut self, mut pending: Pending) -> Result<(), Close> {
+        let current = self.shared.policy.load();
+        let policy = pending.policy.as_ref().unwrap_or(&current);
+        let (frame, version) = (&pending.frame, pending.head.api_version);
         let weighed = self
             .judge
-            .weigh(&frame, head.api_version, &asked, &mut self.who);
+            .weigh(frame, version, policy, &pending.asked, &mut self.who);
         match weighed {
             Err(malformed) => self.end(Close::MalformedRequest(malformed)),
             Ok(Some(question)) => {
+                pending.policy = Some(Arc::clone(policy));
                 // The frame keeps the worker's buffer meanwhile; what was weighed is weighed again.
-                if lease.is_empty() {
-                    lease = self.shared.budget.charge(frame.len().max(BUFFER_BYTES));
+                if pending.lease.is_empty() {
+                    let bytes = pending.frame.len().max(BUFFER_BYTES);
+                    pending.lease = self.shared.budget.charge(bytes);
                 }
-                let asking = self.ask(question, asked, &frame, lease);
                 self.judge.release();
-                self.requests.waiting = Some(Waiting::Knowledge {
+                self.requests.waiting = Some(Waiting::Knowledge(self.ask(question, pending)));
+            }
+            Ok(None) => {
+                let Pending {
                     head,
                     frame,
                     arrival,
-                    asking,
-                });
-            }
-            Ok(None) => {
+                    lease,
+                    ..
+                } = pending;
                 let verdict = self.judge.settle(&frame, &self.who, &arrival);
                 self.carry_out(head, frame, verdict);
                 self.to_upstream.hold(lease);
