@@ -33,6 +33,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -61,6 +62,13 @@ pub const ASK_DEADLINE: Duration = Duration::from_secs(5);
 /// Questions that wait at once; askers beyond it wait for room.
 const ASKS: usize = 1024;
 
+/// Topics to be read again that wait at once; of more, the next refusal tells.
+const RELEARNED: usize = 1024;
+/// Of these, so many are asked for together.
+const RELEARNED_TOGETHER: usize = 256;
+/// What was read so shortly before it is asked for again is new enough.
+const JUST_NOW: Duration = Duration::from_millis(5);
+
 /// Kafka's longest topic name (`Topic.MAX_NAME_LENGTH`).
 const MAX_NAME_BYTES: usize = 249;
 
@@ -71,9 +79,13 @@ pub struct Cluster(Arc<Inner>);
 struct Inner {
     shared: Arc<Shared>,
     asks: mpsc::Sender<Ask>,
+    outdated: mpsc::Sender<Outdated>,
     /// Taken by [`Cluster::run`].
-    queue: Mutex<Option<mpsc::Receiver<Ask>>>,
+    queues: Mutex<Option<(mpsc::Receiver<Ask>, mpsc::Receiver<Outdated>)>>,
 }
+
+/// A topic whose limits a broker knows better, and that broker.
+type Outdated = (Arc<str>, Option<i32>);
 
 /// What a look-up found.
 #[derive(Debug, Clone)]
@@ -107,10 +119,12 @@ impl Cluster {
     pub fn new(config: &Config, connector: Connector) -> Self {
         limits::start_clock();
         let (asks, queue) = mpsc::channel(ASKS);
+        let (outdated, relearned) = mpsc::channel(RELEARNED);
         Self(Arc::new(Inner {
             shared: Arc::new(Shared::new(config, connector)),
             asks,
-            queue: Mutex::new(Some(queue)),
+            outdated,
+            queues: Mutex::new(Some((queue, relearned))),
         }))
     }
 
@@ -119,13 +133,13 @@ impl Cluster {
     /// Kafka may be down: it is said once, and tried again (0.2 to 5 s, with jitter). Decoding a large cluster's
     /// answers takes tens of milliseconds at a time: give this a thread that serves no clients.
     pub async fn run(&self, shutdown: CancellationToken) {
-        let queue = self
+        let queues = self
             .0
-            .queue
+            .queues
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let Some(queue) = queue else {
+        let Some((queue, outdated)) = queues else {
             tracing::error!("the control plane runs already");
             return;
         };
@@ -134,7 +148,8 @@ impl Cluster {
             tokio::join!(
                 poll::run(Arc::clone(shared)),
                 frame::run(Arc::clone(shared)),
-                dispatch(Arc::clone(shared), queue)
+                dispatch(Arc::clone(shared), queue),
+                self.relearn(outdated)
             )
         };
         tokio::select! {
@@ -299,6 +314,28 @@ impl Cluster {
         }
     }
 
+    /// A broker applies other limits to this topic than are known: they are read before long, and nobody waits for it.
+    pub fn read_limits_soon(&self, topic: &Arc<str>, node_id: Option<i32>) {
+        // Where very many are outdated at once, the next refusal tells again.
+        let _ = self.0.outdated.try_send((Arc::clone(topic), node_id));
+    }
+
+    /// Reads the limits that brokers know better: what waits together is asked together, and each topic once.
+    async fn relearn(&self, mut outdated: mpsc::Receiver<Outdated>) {
+        let mut waiting = Vec::new();
+        while outdated.recv_many(&mut waiting, RELEARNED_TOGETHER).await > 0 {
+            waiting.sort_unstable();
+            waiting.dedup();
+            let reading = waiting.drain(..).map(|(name, node_id)| async move {
+                if let Lookup::Found(topic) = self.find_topic(&name).await {
+                    // If it cannot be read now, the next poll reads it.
+                    let _ = self.read_limits(&topic, node_id, JUST_NOW).await;
+                }
+            });
+            join_all(reading).await;
+        }
+    }
+
     /// What is known of a topic's settings, without asking.
     pub fn known_facts(&self, topic: &Topic) -> crate::findings::TopicFacts {
         survey::known_facts(topic, self.0.shared.registry.inherited())
@@ -367,6 +404,10 @@ async fn dispatch(shared: Arc<Shared>, mut asks: mpsc::Receiver<Ask>) {
         let node_id = ask
             .node_id()
             .filter(|id| shared.registry.node(*id).is_some());
+        // One that panicked answers nobody: another takes its place.
+        if desks.get(&node_id).is_some_and(mpsc::Sender::is_closed) {
+            desks.remove(&node_id);
+        }
         let desk = desks.entry(node_id).or_insert_with(|| {
             let (desk, asks) = mpsc::channel(ASKS);
             tasks.spawn(desk::serve(Arc::clone(&shared), node_id, asks));

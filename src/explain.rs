@@ -216,7 +216,11 @@ pub fn explain(question: &Question, ground: &Ground<'_>) -> Result<Explanation, 
             .policy
             .rule_for(&question.topic)
             .map(|rule| rule.name.clone()),
-        rules_for_some_clients: for_some_clients(ground.config, &question.topic),
+        rules_for_some_clients: ground
+            .policy
+            .rules_for_some_clients(&question.topic)
+            .map(|rule| rule.name.clone())
+            .collect(),
         action: policy.action,
         passes: record.as_ref().map(|_| first.is_none()),
         refused_by: first.map(|check| check.by),
@@ -227,12 +231,6 @@ pub fn explain(question: &Question, ground: &Ground<'_>) -> Result<Explanation, 
         remedy,
         unseen: ground.unseen.clone(),
     })
-}
-
-fn for_some_clients(config: &Config, topic: &str) -> Vec<String> {
-    let of_some = config.rules.iter().filter(|rule| rule.clients.is_some());
-    let matching = of_some.filter(|rule| rule.topics.iter().any(|pattern| pattern.matches(topic)));
-    matching.map(|rule| rule.name.clone()).collect()
 }
 
 impl Explanation {

@@ -75,6 +75,8 @@ pub struct Shared {
     pub is_grouped: AtomicBool,
     /// Commands that mend what the log speaks of.
     pub commands: Commands,
+    /// The control plane's thread is gone, which it never should be: what was learned will never be learned again.
+    pub is_control_plane_lost: AtomicBool,
     /// Numbers refusals.
     pub refusal_ids: AtomicU64,
     /// Long decodes at once: a bomb in every connection must not take every core.
@@ -101,4 +103,21 @@ pub struct ClientInfo {
     pub principal: Option<Arc<str>>,
     /// Goes up with every change of the above.
     pub revision: u64,
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// What sessions would share, with these rules; in front of a cluster that is not there.
+    pub(crate) fn shared(yaml: &str) -> Arc<Shared> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("sizegate.yaml");
+        let addresses = "cluster: {bootstrap_servers: [\"127.0.0.1:1\"]}\nlistener: {bind: \"127.0.0.1:9\", \
+                         advertised_host: h, node_ports: {first: 9093, node_ids: 1-2}}\n";
+        std::fs::write(&file, format!("{addresses}{yaml}\n")).unwrap();
+        let config = crate::config::load(Some(&file), &Default::default(), &Default::default())
+            .unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        crate::run::build(&config).unwrap()
+    }
 }

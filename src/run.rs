@@ -10,8 +10,9 @@ mod reload;
 mod view;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -180,6 +181,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         is_draining: AtomicBool::new(false),
         is_grouped: AtomicBool::new(false),
         commands: Commands::new(config),
+        is_control_plane_lost: AtomicBool::new(false),
         decoding: Arc::new(Semaphore::new(decoders())),
         refusal_ids: AtomicU64::new(u64::from(uuid::Uuid::new_v4().as_fields().0)),
     });
@@ -220,19 +222,52 @@ fn decoders() -> usize {
 }
 
 fn start_control_plane(shared: Arc<Shared>, shutdown: CancellationToken) -> std::io::Result<()> {
+    let watch = Watch {
+        shared: Arc::clone(&shared),
+        shutdown: shutdown.clone(),
+    };
+    let work = async move {
+        let cluster = shared.cluster.clone();
+        tokio::join!(
+            cluster.run(shutdown.clone()),
+            families::follow(shared, shutdown)
+        );
+    };
+    start_watched(watch, work)?;
+    Ok(())
+}
+
+fn start_watched(
+    watch: Watch,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new()
         .name("control-plane".to_owned())
         .spawn(move || {
-            runtime.block_on(async {
-                let cluster = shared.cluster.clone();
-                tokio::join!(
-                    cluster.run(shutdown.clone()),
-                    families::follow(shared, shutdown)
-                )
-            })
-        })?;
-    Ok(())
+            let _watch = watch;
+            runtime.block_on(work);
+        })
+}
+
+/// Lives as long as the control plane does. If that ends before shutdown, by a panic, this replica is not ready any
+/// more: its limits would only age, and nobody would know.
+struct Watch {
+    shared: Arc<Shared>,
+    shutdown: CancellationToken,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.shutdown.is_cancelled() {
+            self.shared
+                .is_control_plane_lost
+                .store(true, Ordering::Relaxed);
+            tracing::error!(
+                "the control plane has ended, and limits are learned no more: restart this replica; the lines before this one say why"
+            );
+        }
+    }
 }
 
 fn start_workers(workers: Option<usize>) -> std::io::Result<Vec<Handle>> {
@@ -259,4 +294,44 @@ async fn wait_for_a_signal() -> std::io::Result<()> {
         _ = interrupt.recv() => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing;
+
+    fn watch(shared: &Arc<Shared>, shutdown: &CancellationToken) -> Watch {
+        Watch {
+            shared: Arc::clone(shared),
+            shutdown: shutdown.clone(),
+        }
+    }
+
+    #[test]
+    fn a_control_plane_that_panics_makes_the_replica_unready_and_says_so() {
+        let (shared, shutdown) = (testing::shared(""), CancellationToken::new());
+        let says_so = || {
+            let why_not = shared.readiness(false).why_not;
+            why_not
+                .iter()
+                .any(|why| why.starts_with("the control plane has ended"))
+        };
+        assert!(!says_so());
+        let work = async { panic!("on purpose: a control plane that panics") };
+        let thread = start_watched(watch(&shared, &shutdown), work).unwrap();
+        assert!(thread.join().is_err());
+        assert!(says_so());
+    }
+
+    #[test]
+    fn a_control_plane_that_ends_at_shutdown_is_not_missed() {
+        let (shared, shutdown) = (testing::shared(""), CancellationToken::new());
+        let stopped = shutdown.clone();
+        let work = async move { stopped.cancelled().await };
+        let thread = start_watched(watch(&shared, &shutdown), work).unwrap();
+        shutdown.cancel();
+        assert!(thread.join().is_ok());
+        assert!(!shared.is_control_plane_lost.load(Ordering::Relaxed));
+    }
 }

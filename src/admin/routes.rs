@@ -244,12 +244,13 @@ async fn explain(
     question: Result<Json<Question>, JsonRejection>,
 ) -> Response {
     match question {
-        Ok(Json(question)) => match (state.explain)(&question) {
-            Ok(explanation) => Json(explanation).into_response(),
-            Err(error @ BadQuestion::UnknownTopic(_)) => {
+        Ok(Json(question)) => match blocking(move || (state.explain)(&question)).await {
+            Ok(Ok(explanation)) => Json(explanation).into_response(),
+            Ok(Err(error @ BadQuestion::UnknownTopic(_))) => {
                 no(StatusCode::NOT_FOUND, error.to_string())
             }
-            Err(error) => no(StatusCode::BAD_REQUEST, error.to_string()),
+            Ok(Err(error)) => no(StatusCode::BAD_REQUEST, error.to_string()),
+            Err(response) => response,
         },
         Err(rejection) => no(StatusCode::BAD_REQUEST, rejection.body_text()),
     }

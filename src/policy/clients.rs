@@ -117,6 +117,27 @@ mod tests {
     }
 
     #[test]
+    fn the_rules_for_some_clients_of_a_topic_are_named_once_and_in_their_order() {
+        let policy = policy(
+            "- {name: regex, topics: ['/t[0-9]/'], clients: {client_ids: [a]}}\n\
+             - {name: twice, topics: [t1, 't*', '*1'], clients: {principals: ['*']}}\n\
+             - {name: exact, topics: [t1], clients: {software: [/.*/]}}\n\
+             - {name: other, topics: ['x*'], clients: {client_ids: [a]}}\n\
+             - {name: for-all, topics: ['t*']}\n",
+        );
+        for (topic, expected) in [
+            ("t1", &["regex", "twice", "exact"][..]),
+            ("tx", &["twice"]),
+            ("x", &["other"]),
+            ("y", &[]),
+        ] {
+            let rules = policy.rules_for_some_clients(topic);
+            let names: Vec<&str> = rules.map(|rule| rule.name.as_str()).collect();
+            assert_eq!(names, expected, "{topic}");
+        }
+    }
+
+    #[test]
     fn the_first_rule_that_is_for_the_topic_and_the_client_wins() {
         let policy = policy(
             "- {name: both, topics: [t], clients: {client_ids: ['a*'], principals: [p, q]}}\n\

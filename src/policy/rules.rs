@@ -60,6 +60,21 @@ pub struct TopicPolicy {
     pub members: Vec<MemberBound>,
 }
 
+impl TopicPolicy {
+    /// About the memory it takes beyond its own size.
+    pub fn remembered_bytes(&self) -> usize {
+        let names = self.deep.iter().chain(&self.batch);
+        let names = names.map(|limit| limit.name.as_ref().map_or(0, |name| name.len()));
+        let members = self.members.iter();
+        let members =
+            members.map(|bound| size_of::<MemberBound>().saturating_add(bound.topic.len()));
+        let limits = self.deep.len().saturating_mul(size_of::<Limit>());
+        limits
+            .saturating_add(names.sum())
+            .saturating_add(members.sum())
+    }
+}
+
 /// A family member whose own limit counts for its main topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberBound {
@@ -198,6 +213,15 @@ impl Policy {
 
     /// The first rule that speaks for a topic to a client.
     pub fn rule_for_client(&self, topic: &str, client: &ClientRules) -> Option<&Rule> {
+        let matching = self.matching(topic).into_iter();
+        matching
+            .filter(|rule| self.clients.allows(*rule, client))
+            .min()
+            .and_then(|index| self.rules.get(index))
+    }
+
+    /// The rules whose topics match, whoever they are for, in no order.
+    fn matching(&self, topic: &str) -> Vec<usize> {
         let exact = self.exact.get(topic).into_iter().flatten().copied();
         let globs = self.globs.matches(topic);
         let glob = globs
@@ -207,12 +231,18 @@ impl Policy {
         let regex = regexes
             .iter()
             .filter_map(|at| self.regex_rules.get(at).copied());
-        exact
-            .chain(glob)
-            .chain(regex)
-            .filter(|rule| self.clients.allows(*rule, client))
-            .min()
-            .and_then(|index| self.rules.get(index))
+        exact.chain(glob).chain(regex).collect()
+    }
+
+    /// The rules that would match a topic for some clients only.
+    pub fn rules_for_some_clients(&self, topic: &str) -> impl Iterator<Item = &Rule> {
+        let mut of_some: Vec<usize> = self.matching(topic);
+        of_some.sort_unstable();
+        of_some.dedup();
+        let rules = of_some
+            .into_iter()
+            .filter_map(|index| self.rules.get(index));
+        rules.filter(|rule| rule.clients.is_some())
     }
 
     /// What holds for a topic, its families included, whoever produces to it: rules for some clients only are left out.

@@ -6,7 +6,7 @@
 //! (every byte is held by somebody who waits), the first in a queue is let in over the budget: one frame of each
 //! kind at most.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,6 +40,8 @@ struct State {
     used: usize,
     small: Lane,
     large: Lane,
+    /// Numbers those who come to wait.
+    next_ticket: u64,
 }
 
 /// Frames of one kind.
@@ -47,7 +49,8 @@ struct State {
 struct Lane {
     /// Let in and not yet given back.
     admitted: usize,
-    queue: VecDeque<Turn>,
+    /// By ticket: the first in line is the first here, and whoever gives up leaves without a search.
+    queue: BTreeMap<u64, Turn>,
 }
 
 /// A place in a queue.
@@ -115,16 +118,17 @@ impl Budget {
     pub fn admit(self: &Arc<Self>, bytes: usize) -> Admission {
         self.waits.inc();
         let (admit, lease) = oneshot::channel();
+        let kind = self.kind(bytes);
         let mut state = self.lock();
-        state
-            .lane(self.kind(bytes))
-            .queue
-            .push_back(Turn { bytes, admit });
+        let ticket = state.next_ticket;
+        state.next_ticket = ticket.wrapping_add(1);
+        state.lane(kind).queue.insert(ticket, Turn { bytes, admit });
         // Bytes may have come back between the attempt and the place in the queue.
         self.let_in(state);
         Admission {
             budget: Arc::clone(self),
             lease,
+            place: Some((kind, ticket)),
         }
     }
 
@@ -164,16 +168,12 @@ impl Budget {
     fn let_in(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let mut admitted = Vec::new();
         for kind in [Kind::SmallFrame, Kind::LargeFrame] {
-            while let Some(turn) = state.lane(kind).queue.pop_front() {
-                let bytes = turn.bytes;
-                if turn.admit.is_closed() {
-                    continue;
-                }
-                if !self.fits(&mut state, bytes, kind) {
-                    state.lane(kind).queue.push_front(turn);
+            while let Some((ticket, turn)) = state.lane(kind).queue.pop_first() {
+                if !self.fits(&mut state, turn.bytes, kind) {
+                    state.lane(kind).queue.insert(ticket, turn);
                     break;
                 }
-                admitted.push((turn.admit, self.take(&mut state, bytes, kind)));
+                admitted.push((turn.admit, self.take(&mut state, turn.bytes, kind)));
             }
         }
         self.publish(&state);
@@ -235,6 +235,11 @@ impl Lease {
         self.parts.is_empty()
     }
 
+    /// Bytes spent.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+
     /// Holds `other`'s bytes as well.
     pub fn join(&mut self, mut other: Lease) {
         self.parts.append(&mut other.parts);
@@ -252,6 +257,8 @@ impl Drop for Part {
 pub struct Admission {
     budget: Arc<Budget>,
     lease: oneshot::Receiver<Lease>,
+    /// Where it waits; `None` once it has been served.
+    place: Option<(Kind, u64)>,
 }
 
 impl Future for Admission {
@@ -259,23 +266,55 @@ impl Future for Admission {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Lease> {
         // The sender is only ever dropped unused when this is gone.
-        Pin::new(&mut self.lease)
-            .poll(cx)
-            .map(Result::unwrap_or_default)
+        let lease = std::task::ready!(Pin::new(&mut self.lease).poll(cx));
+        self.place = None;
+        Poll::Ready(lease.unwrap_or_default())
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
+        let Some((kind, ticket)) = self.place else {
+            return;
+        };
         self.lease.close();
         let mut state = self.budget.lock();
-        for kind in [Kind::SmallFrame, Kind::LargeFrame] {
-            state
-                .lane(kind)
-                .queue
-                .retain(|turn| !turn.admit.is_closed());
+        if state.lane(kind).queue.remove(&ticket).is_some() {
+            // The next in line may fit where this one did not.
+            self.budget.let_in(state);
         }
-        // The next in line may fit where this one did not.
-        self.budget.let_in(state);
+    }
+}
+
+/// What a session remembers beyond frames and outboxes, charged in steps: an ordinary session remembers little, and
+/// takes no lock for it.
+#[derive(Debug, Default)]
+pub struct Account {
+    lease: Lease,
+}
+
+impl Account {
+    /// So much is not charged: ten thousand sessions have 160 MiB of it at most.
+    pub const FREE_BYTES: usize = 16 * 1024;
+    /// What is charged is a multiple of this.
+    const STEP_BYTES: usize = 64 * 1024;
+
+    /// Sees to it that `bytes` are charged, over the budget if need be: they are here already.
+    pub fn cover(&mut self, budget: &Arc<Budget>, bytes: usize) {
+        let charged = self.lease.bytes();
+        if bytes <= Self::FREE_BYTES {
+            if charged > 0 {
+                self.lease = Lease::default();
+            }
+        } else if bytes > charged {
+            let steps = bytes.div_ceil(Self::STEP_BYTES);
+            let wanted = steps.saturating_mul(Self::STEP_BYTES);
+            self.lease
+                .join(budget.charge(wanted.saturating_sub(charged)));
+        } else if charged > Self::STEP_BYTES && bytes < charged / 2 {
+            // In this order: both at once would be too much.
+            self.lease = Lease::default();
+            self.cover(budget, bytes);
+        }
     }
 }

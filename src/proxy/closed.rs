@@ -2,12 +2,52 @@
 //!
 //! Invariant: every reason is counted; of one client and reason at most one line a minute is written, with the count.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
 use super::session::Close;
 use super::{ClientInfo, Shared};
 use crate::net::{Peer, tls_reason};
 
+/// A connection that counts as open until it is noted why it ended, or until its session is gone without a word: then
+/// it has panicked, which is one connection's misfortune.
+pub(super) struct Open {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    is_noted: bool,
+}
+
+impl Open {
+    /// Counts it.
+    pub(super) fn count(shared: &Arc<Shared>, address: SocketAddr) -> Self {
+        shared.metrics.connection_opened();
+        Self {
+            shared: Arc::clone(shared),
+            address,
+            is_noted: false,
+        }
+    }
+
+    /// It ended.
+    pub(super) fn note(mut self, who: &ClientInfo, close: &Close) {
+        self.is_noted = true;
+        note(who, close, &self.shared);
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if !self.is_noted {
+            self.shared.metrics.connection_closed("internal_error");
+            if std::thread::panicking() {
+                tracing::error!(client = %self.address, reason = "internal_error", "connection closed: its session panicked; the lines before this one say where");
+            }
+        }
+    }
+}
+
 /// Counts and logs the end of one connection.
-pub(super) fn note(who: &ClientInfo, close: &Close, shared: &Shared) {
+fn note(who: &ClientInfo, close: &Close, shared: &Shared) {
     count(close, shared);
     let Some(detail) = detail(close) else {
         // Nothing is wrong, or nobody can help it.
@@ -51,7 +91,7 @@ fn detail(close: &Close) -> Option<String> {
         Close::FrameTooLarge { api_key, .. } => Some(format!("api_key {api_key}")),
         Close::Unreachable(error) => Some(error.to_string()),
         Close::ByBrokerOnLarge { .. } => Some("large Produce".to_owned()),
-        Close::RefusedWithoutAnswer | Close::Stalled => Some(String::new()),
+        Close::RefusedWithoutAnswer | Close::Stalled | Close::HeadLate => Some(String::new()),
     }
 }
 
@@ -88,6 +128,9 @@ fn write(who: &ClientInfo, close: &Close, detail: &str, shared: &Shared) {
         Close::Stalled => {
             tracing::warn!(%client, client_id, reason, "connection closed: half a request held memory that others waited for, and too little of the rest came");
         }
+        Close::HeadLate => {
+            tracing::warn!(%client, client_id, reason, "connection closed: the first bytes of a request came, and not the rest of its head");
+        }
         Close::Unreachable(error) => {
             tracing::warn!(%client, client_id, reason, %error, "connection closed: no broker to talk to");
         }
@@ -97,5 +140,28 @@ fn write(who: &ClientInfo, close: &Close, detail: &str, shared: &Shared) {
         Close::Downstream(_) | Close::Upstream(_) => {
             tracing::warn!(%client, client_id, reason, "connection broke: no TLS session: {detail}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing;
+
+    #[tokio::test]
+    async fn a_session_that_panics_is_no_longer_open_and_has_its_own_reason() {
+        let shared = testing::shared("");
+        let address = SocketAddr::from(([127, 0, 0, 1], 9));
+        let open = Open::count(&shared, address);
+        assert_eq!(shared.metrics.open_connections(), 1);
+        let session = tokio::spawn(async move {
+            let _open = open;
+            panic!("on purpose: a session that panics");
+        });
+        assert!(session.await.is_err_and(|error| error.is_panic()));
+        assert_eq!(shared.metrics.open_connections(), 0);
+        let text = shared.metrics.render().unwrap();
+        let closed = "sizegate_connections_closed_total{reason=\"internal_error\"} 1";
+        assert!(text.contains(closed), "{text}");
     }
 }

@@ -24,6 +24,12 @@ use crate::wire::{Malformed, Walker};
 /// Partitions remembered of one session; of more, only the sizes served are counted.
 const REMEMBERED: usize = 1_000;
 
+/// About what one topic takes: its name, which is no longer than Kafka's longest, and a hash table.
+const TOPIC_BYTES: usize = 384;
+
+/// Kafka's longest topic name (`Topic.MAX_NAME_LENGTH`): nobody is served from a longer one.
+const LONGEST_NAME: usize = 249;
+
 /// The fetches of one session.
 #[derive(Debug, Default)]
 pub struct Fetches {
@@ -130,6 +136,13 @@ impl Fetches {
         }
     }
 
+    /// About the memory for what was asked.
+    pub fn remembered_bytes(&self) -> usize {
+        let asked = &self.asked;
+        (asked.by_name.len() + asked.by_id.len()) * TOPIC_BYTES
+            + asked.partitions * size_of::<(i32, Asking)>() * 2
+    }
+
     /// The request is over.
     pub fn end_request(&mut self) {
         self.request = None;
@@ -194,6 +207,9 @@ impl Remembered {
     }
 
     fn remember(&mut self, topic: TopicKey<'_>, ask: Ask) {
+        if matches!(topic, TopicKey::Name(name) if name.len() > LONGEST_NAME) {
+            return;
+        }
         let round = self.round;
         if let Some(asking) = self.find(topic, ask.partition) {
             (asking.offset, asking.max_bytes, asking.round) = (ask.offset, ask.max_bytes, round);

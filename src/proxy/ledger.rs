@@ -74,11 +74,9 @@ pub struct Produced {
 impl Produced {
     /// About the memory it takes.
     fn remembered_bytes(&self) -> usize {
-        let texts = self.refused.iter().map(|refused| {
-            let text = refused.result.error_message.as_ref().map_or(0, Vec::len);
-            size_of::<Refused>() + refused.topic_key.len() + text
-        });
-        self.sent.len() * size_of::<Sent>() + texts.sum::<usize>()
+        let refused = self.refused.iter().map(Refused::remembered_bytes);
+        let sent = self.sent.iter().map(Sent::remembered_bytes);
+        sent.sum::<usize>() + refused.sum::<usize>()
     }
 }
 
@@ -127,6 +125,11 @@ impl Ledger {
     pub fn unanswered_produce_bytes(&self) -> Option<u32> {
         let next = self.expected.front()?;
         matches!(next.answer, Answer::Produce(_)).then_some(next.request_bytes)
+    }
+
+    /// About the memory for all of it.
+    pub fn remembered_bytes(&self) -> usize {
+        self.expected.len() * size_of::<Expected>() + self.remembered_bytes + self.made_bytes
     }
 
     /// Bytes of answers made here that wait for their turn.

@@ -135,9 +135,9 @@ async fn run(
             return;
         }
     };
-    shared.metrics.connection_opened();
+    let open = closed::Open::count(&shared, address);
     let (who, close) = serve(stream, address, route, &shared, shutdown).await;
-    closed::note(&who, &close, &shared);
+    open.note(&who, &close);
 }
 
 async fn serve(

@@ -18,6 +18,8 @@ const VECTORED: usize = 64;
 pub struct Outbox {
     pieces: VecDeque<Bytes>,
     bytes: usize,
+    /// Bytes that left, in all.
+    written: u64,
     /// Everything is written, but a TLS stream may still hold some of it.
     is_flushing: bool,
     lease: Lease,
@@ -32,6 +34,16 @@ impl Outbox {
     /// Bytes that wait to be written.
     pub const fn len(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes that left, in all.
+    pub const fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Bytes that wait and for which no budget is held.
+    pub fn uncovered_bytes(&self) -> usize {
+        self.bytes.saturating_sub(self.lease.bytes())
     }
 
     /// Appends a piece.
@@ -84,6 +96,7 @@ impl Outbox {
 
     fn advance(&mut self, mut written: usize) {
         self.bytes -= written;
+        self.written += written as u64;
         while let Some(front) = self.pieces.front_mut() {
             if written < front.len() {
                 front.advance(written);

@@ -59,6 +59,11 @@ impl Oversized {
         self.left
     }
 
+    /// Memory for the names and partitions found so far.
+    pub const fn remembered_bytes(&self) -> usize {
+        self.found.remembered_bytes
+    }
+
     /// Reads the next bytes of the frame, at most [`Oversized::left`] of them.
     pub fn read(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
         self.left = self.left.saturating_sub(chunk.len());

@@ -26,13 +26,14 @@ use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use self::answers::Answers;
-use self::requests::Requests;
+use self::requests::{Pending, Requests};
 use self::sasl::Exchange;
 use super::book::Route;
+use super::budget::{Account, Lease};
 use super::fetches::Fetches;
 use super::ledger::Ledger;
 use super::outbox::Outbox;
-use super::verdict::{Asked, CURRENT, Judge, Question, inspect_long};
+use super::verdict::{CURRENT, Inspected, Judge, LongDecode, Question, inspect_long};
 use super::{ClientInfo, Shared};
 use crate::cluster::Lookup;
 use crate::config::HostPort;
@@ -51,6 +52,11 @@ const STALL_CHECK: Duration = Duration::from_secs(1);
 const STALL_BYTES: usize = 64 * 1024;
 /// A frame that takes longer than this is given up when others wait for its memory: its client has given up too.
 const LONGEST_GATHERING: Duration = Duration::from_secs(60);
+/// How long a frame's first twelve bytes may take: they fit into one segment, and nobody has a reason to split them.
+const HEAD: Duration = Duration::from_secs(5);
+/// A broker is given this long for an answer, or for more of one, however short the idle timeout: what Kafka's clients
+/// give it (`request.timeout.ms`).
+const ANSWER: Duration = Duration::from_secs(30);
 /// How long a client's or broker's last bytes may take to leave.
 const LINGER: Duration = Duration::from_secs(10);
 /// How long a client that was told goodbye may go on sending.
@@ -90,6 +96,8 @@ pub enum Close {
     Unreachable(io::Error),
     /// Nothing came or went for `idle_timeout`.
     Idle,
+    /// The first bytes of a request did not become a head in time.
+    HeadLate,
     /// Half a frame held memory that others waited for.
     Stalled,
     /// The proxy is going down, and everything in flight is answered.
@@ -122,6 +130,7 @@ impl Close {
             Self::RefusedWithoutAnswer => "refused_without_answer",
             Self::Unreachable(_) => "broker_unreachable",
             Self::Idle => "idle",
+            Self::HeadLate => "head_late",
             Self::Stalled => "stalled",
             Self::Shutdown => "shutdown",
             Self::Downstream(_) => "client_error",
@@ -129,6 +138,19 @@ impl Close {
             Self::ByBrokerOnLarge { reason, .. } => reason,
         }
     }
+}
+
+/// What a session is in the middle of, by who must act next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UnderWay {
+    /// Everything is answered, and nothing has begun.
+    Nothing,
+    /// The client has yet to read what is here for it, or to send the rest of a frame.
+    Clients,
+    /// The broker has yet to take a request, or to answer one to its last byte.
+    Brokers,
+    /// We have yet to find memory for a frame, or to come to a verdict.
+    Ours,
 }
 
 /// The broker's side.
@@ -155,7 +177,14 @@ pub struct Session {
     exchange: Exchange,
     to_upstream: Outbox,
     to_client: Outbox,
+    /// What is remembered beyond frames and outboxes.
+    remembered: Account,
+    /// When something was last read.
     last_traffic: Instant,
+    /// When something else was last done: it counts for the idle timeout only.
+    acted_at: Instant,
+    /// What both outboxes had written when the timer last looked.
+    seen_written: u64,
     timer: Pin<Box<Sleep>>,
     /// The timer's waker is this task's: it need not be polled again until it has elapsed.
     is_timer_set: bool,
@@ -188,7 +217,10 @@ impl Session {
             exchange: Exchange::default(),
             to_upstream: Outbox::default(),
             to_client: Outbox::default(),
+            remembered: Account::default(),
             last_traffic: Instant::now(),
+            acted_at: Instant::now(),
+            seen_written: 0,
             timer: Box::pin(tokio::time::sleep(shared.idle_timeout)),
             is_timer_set: false,
             is_watching: false,
@@ -217,7 +249,7 @@ impl Session {
                 .and_then(|requests| Ok(self.poll_answers(cx)? || requests));
             match step {
                 Err(close) => return Poll::Ready(close),
-                Ok(true) => {}
+                Ok(true) => self.account(),
                 Ok(false) => break,
             }
         }
@@ -234,19 +266,49 @@ impl Session {
         }
     }
 
-    /// Everything that was asked is answered, and no more will be asked.
+    /// Charges to the budget what this session remembers. What it remembers only to be faster goes when others need
+    /// the memory.
+    fn account(&mut self) {
+        let budget = &self.shared.budget;
+        let topics = &mut self.judge.topics;
+        if topics.remembered_bytes() > Account::FREE_BYTES && budget.is_short() {
+            topics.forget();
+        }
+        let fetches = self.fetches.as_ref();
+        let bytes = topics.remembered_bytes()
+            + self.ledger.remembered_bytes()
+            + self.answers.held_bytes()
+            + self.requests.remembered_bytes()
+            + fetches.map_or(0, |fetches| fetches.remembered_bytes())
+            + self.to_client.uncovered_bytes();
+        self.remembered.cover(budget, bytes);
+    }
+
+    /// What this session is in the middle of. The one place that tells: a client that has half-closed, a drain and the
+    /// idle timeout all go by it.
+    fn under_way(&self) -> UnderWay {
+        let is_broker_due =
+            !self.ledger.is_empty() || self.answers.is_busy() || !self.to_upstream.is_empty();
+        if self.requests.is_waiting() {
+            UnderWay::Ours
+        } else if !self.to_client.is_empty() {
+            UnderWay::Clients
+        } else if is_broker_due {
+            UnderWay::Brokers
+        } else if self.requests.is_half_here() {
+            UnderWay::Clients
+        } else {
+            UnderWay::Nothing
+        }
+    }
+
+    /// Everything that was asked is answered to its last byte, and no more will be asked.
     fn is_finished(&mut self) -> Option<Close> {
-        let is_quiet = self.ledger.is_empty()
-            && self.to_client.is_empty()
-            && self.to_upstream.is_empty()
-            && !self.requests.is_busy();
-        if !is_quiet {
+        let may_end = self.requests.ended.is_some() || self.is_draining;
+        if !may_end || self.under_way() != UnderWay::Nothing {
             return None;
         }
-        self.requests
-            .ended
-            .take()
-            .or(self.is_draining.then_some(Close::Shutdown))
+        self.requests.ended.take().or(Some(Close::Shutdown))
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
@@ -255,25 +317,46 @@ impl Session {
             if self.timer.as_mut().poll(cx).is_pending() {
                 break;
             }
-            let quiet = self.last_traffic.elapsed();
-            self.is_watching = self.requests.holds_half_a_frame();
-            if quiet >= self.shared.idle_timeout {
+            let quiet = self.quiet_for();
+            self.is_watching = self.requests.is_half_here();
+            let patience = match self.under_way() {
+                // Each of these waits has an end of its own.
+                UnderWay::Ours => Duration::MAX,
+                UnderWay::Brokers => self.shared.idle_timeout.max(ANSWER),
+                UnderWay::Clients | UnderWay::Nothing => self.shared.idle_timeout,
+            };
+            if quiet >= patience {
                 return Poll::Ready(Close::Idle);
+            }
+            if self.requests.is_head_late() && self.reads_requests() {
+                return Poll::Ready(Close::HeadLate);
             }
             if self.requests.has_stalled() && self.shared.budget.has_waiters() {
                 return Poll::Ready(Close::Stalled);
             }
-            let idle = self.shared.idle_timeout.saturating_sub(quiet);
+            let left = patience.saturating_sub(quiet).min(self.shared.idle_timeout);
             self.set_timer(if self.is_watching {
-                STALL_CHECK.min(idle)
+                STALL_CHECK.min(left)
             } else {
-                idle
+                left
             });
         }
         Poll::Pending
     }
 
-    /// Half a frame is here: look after it sooner than after an idle connection.
+    /// For how long nothing came, nothing left and nothing was done here.
+    fn quiet_for(&mut self) -> Duration {
+        let written = self.to_client.written() + self.to_upstream.written();
+        if std::mem::replace(&mut self.seen_written, written) != written
+            && !self.to_client.is_empty()
+        {
+            // It reads, if slowly.
+            self.acted_at = Instant::now();
+        }
+        self.acted_at.max(self.last_traffic).elapsed()
+    }
+
+    /// Part of a frame is here: look after it sooner than after an idle connection.
     fn watch_for_stall(&mut self) {
         if !self.is_watching {
             self.is_watching = true;
@@ -315,6 +398,10 @@ impl Session {
         // What is half here is given up, and its memory with it.
         self.requests = Requests::default();
         self.answers = Answers::default();
+        self.ledger = Ledger::default();
+        self.fetches = None;
+        self.judge.topics.forget();
+        self.account();
         let Session {
             to_client,
             to_upstream,
@@ -352,12 +439,12 @@ impl Session {
         self.route.node_id()
     }
 
-    /// Finds out what the verdict on `frame` needs, in the background of this session only.
-    fn ask(&self, question: Question, mut asked: Asked, frame: &Bytes) -> Asking {
+    /// Finds out what the verdict on a request needs, in the background of this session only.
+    fn ask(&self, question: Question, mut pending: Pending) -> Asking {
         let shared = Arc::clone(&self.shared);
         let node_id = self.node_id();
-        let frame = frame.clone();
         Box::pin(async move {
+            let asked = &mut pending.asked;
             match question {
                 Question::Ids(ids) => {
                     asked.ids = true;
@@ -390,15 +477,20 @@ impl Session {
                         }
                     }
                 }
+                Question::FrameLimit => {
+                    asked.frame = true;
+                    asked.frame_limit = shared.cluster.read_frame_limit(node_id).await;
+                }
                 Question::Decode(decodes) => {
                     asked.decoded = true;
-                    let _turn = shared.decoding.acquire().await;
-                    let inspected =
-                        tokio::task::spawn_blocking(move || inspect_long(&frame, &decodes)).await;
-                    asked.inspected = inspected.unwrap_or_default();
+                    let (frame, lease) =
+                        (pending.frame.clone(), std::mem::take(&mut pending.lease));
+                    let (inspected, lease) = decode(&shared, frame, decodes, lease).await;
+                    pending.asked.inspected = inspected;
+                    pending.lease = lease;
                 }
             }
-            asked
+            pending
         })
     }
 }
@@ -408,8 +500,27 @@ async fn discard(stream: &mut Stream) {
     let _ = tokio::io::copy(stream, &mut tokio::io::sink()).await;
 }
 
-/// What is asked before a verdict, and comes back with what has been asked.
-type Asking = Pin<Box<dyn Future<Output = Asked> + Send>>;
+/// What is asked before a verdict: owns the request meanwhile, and gives it back with what was found.
+type Asking = Pin<Box<dyn Future<Output = Pending> + Send>>;
+
+/// Decodes away from this thread, when it is its turn. Nobody can stop a decode that has begun: so it owns its turn and
+/// its frame's memory, and gives them back at its end, even if its session is gone by then.
+async fn decode(
+    shared: &Shared,
+    frame: Bytes,
+    decodes: Vec<LongDecode>,
+    lease: Lease,
+) -> (Inspected, Lease) {
+    let Ok(turn) = Arc::clone(&shared.decoding).acquire_owned().await else {
+        return (Inspected::new(), lease);
+    };
+    let decoding = tokio::task::spawn_blocking(move || {
+        let inspected = inspect_long(&frame, &decodes);
+        drop((frame, turn));
+        (inspected, lease)
+    });
+    decoding.await.unwrap_or_default()
+}
 
 /// Finds a topic, and reads its limits if they, or what topics inherit from this broker, were never read.
 async fn first_look(shared: &Shared, name: &str, node_id: Option<i32>) {

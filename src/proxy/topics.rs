@@ -1,7 +1,9 @@
 //! What one session knows of the topics it produces to: policy, limits and metrics, resolved once per topic so
 //! that no request looks anything up by name.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -13,8 +15,15 @@ use crate::policy::{ClientRules, Learned, Policy, TopicPolicy};
 use crate::telemetry::{self, TopicMetrics};
 use crate::wire::produce::TopicKey;
 
-/// Topics remembered by one session; beyond it the memory starts anew.
+/// Topics remembered by one session, by name and by id: of more, one is forgotten for each that comes.
 const REMEMBERED: usize = 4096;
+
+/// Names that the control plane does not know, remembered from request to request. Anybody can invent names; whoever
+/// uses more of them has them looked at again for each request.
+const REMEMBERED_UNKNOWN: usize = 256;
+
+/// About what a tree takes for one topic, its key and the allocator's own included.
+const ENTRY_BYTES: usize = 160;
 
 /// One topic, resolved.
 #[derive(Debug)]
@@ -36,6 +45,14 @@ pub struct TopicHandle {
 }
 
 impl TopicHandle {
+    /// About the memory it takes.
+    pub fn remembered_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.name.len()
+            + self.policy.remembered_bytes()
+            + self.members.len() * size_of::<Option<Arc<cluster::Topic>>>()
+    }
+
     /// The topic's own limit at this session's broker, as last read.
     pub fn own(&self) -> Option<Learned> {
         let known = self.known.as_ref()?;
@@ -124,6 +141,10 @@ pub struct TopicCache {
     // Most sessions have a handful of topics: a tree finds one with fewer steps than it takes to hash its name.
     by_name: BTreeMap<Box<[u8]>, Arc<TopicHandle>>,
     by_id: BTreeMap<[u8; 16], Arc<TopicHandle>>,
+    /// About the memory for all of them.
+    bytes: usize,
+    /// Of those by name: topics that the control plane does not know.
+    unknown: usize,
 }
 
 impl TopicCache {
@@ -151,11 +172,73 @@ impl TopicCache {
         if policy.asks_for_clients() && self.client_revision != Some(client.revision) {
             let rules = client.rules(policy);
             if self.client != rules {
-                self.by_name.clear();
-                self.by_id.clear();
+                self.forget();
             }
             self.client = rules;
             self.client_revision = Some(client.revision);
+        }
+    }
+
+    /// About the memory that its handles take.
+    pub const fn remembered_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Forgets every topic.
+    pub fn forget(&mut self) {
+        self.by_name.clear();
+        self.by_id.clear();
+        (self.bytes, self.unknown) = (0, 0);
+    }
+
+    /// After a request or an answer that named many unknown topics: forgets these.
+    pub fn release(&mut self) {
+        if self.unknown > REMEMBERED_UNKNOWN {
+            let bytes = &mut self.bytes;
+            self.by_name.retain(|name, handle| {
+                let is_known = handle.known.is_some();
+                if !is_known {
+                    *bytes = bytes.saturating_sub(entry_bytes(name, handle));
+                }
+                is_known
+            });
+            self.unknown = 0;
+        }
+    }
+
+    fn keep_by_name(&mut self, name: &[u8], handle: &Arc<TopicHandle>) {
+        if self.by_name.len() >= REMEMBERED
+            && !self.by_name.contains_key(name)
+            && let Some(neighbour) = neighbour(&self.by_name, name)
+        {
+            let forgotten = self.by_name.remove_entry(&neighbour);
+            self.forgot(forgotten);
+        }
+        self.bytes += entry_bytes(name, handle);
+        self.unknown += usize::from(handle.known.is_none());
+        let old = self.by_name.insert(name.into(), Arc::clone(handle));
+        self.forgot(old.map(|old| (name, old)));
+    }
+
+    fn keep_by_id(&mut self, id: [u8; 16], handle: &Arc<TopicHandle>) {
+        if self.by_id.len() >= REMEMBERED
+            && !self.by_id.contains_key(&id)
+            && let Some(neighbour) = neighbour(&self.by_id, &id)
+        {
+            let forgotten = self.by_id.remove_entry(&neighbour);
+            self.forgot(forgotten);
+        }
+        self.bytes += entry_bytes(&id, handle);
+        let old = self.by_id.insert(id, Arc::clone(handle));
+        self.forgot(old.map(|old| (id, old)));
+    }
+
+    fn forgot(&mut self, entry: Option<(impl AsRef<[u8]>, Arc<TopicHandle>)>) {
+        if let Some((key, handle)) = entry {
+            let bytes = entry_bytes(key.as_ref(), &handle);
+            self.bytes = self.bytes.saturating_sub(bytes);
+            // What is found by its id is known.
+            self.unknown -= usize::from(handle.known.is_none());
         }
     }
 
@@ -180,10 +263,7 @@ impl TopicCache {
             return Resolved::Impossible;
         };
         let handle = self.handle(shared, text, shared.cluster.topic(text));
-        if self.by_name.len() >= REMEMBERED {
-            self.by_name.clear();
-        }
-        self.by_name.insert(name.into(), Arc::clone(&handle));
+        self.keep_by_name(name, &handle);
         Resolved::Topic(handle)
     }
 
@@ -193,10 +273,7 @@ impl TopicCache {
             return Resolved::UnknownId(uuid);
         };
         let handle = self.handle(shared, &Arc::clone(&known.name), Some(known));
-        if self.by_id.len() >= REMEMBERED {
-            self.by_id.clear();
-        }
-        self.by_id.insert(id, Arc::clone(&handle));
+        self.keep_by_id(id, &handle);
         Resolved::Topic(handle)
     }
 
@@ -233,8 +310,97 @@ impl TopicCache {
     }
 }
 
+fn entry_bytes(key: &[u8], handle: &TopicHandle) -> usize {
+    ENTRY_BYTES + key.len() + handle.remembered_bytes()
+}
+
+/// Whom to forget for a newcomer: the one before it, else the last. A client with more topics than are remembered goes
+/// through them in some order, again and again: forgetting the oldest would forget each before its next turn.
+fn neighbour<K: Ord + Clone + Borrow<Q>, Q: Ord + ?Sized>(
+    topics: &BTreeMap<K, Arc<TopicHandle>>,
+    newcomer: &Q,
+) -> Option<K> {
+    let before = topics.range((Bound::Unbounded, Bound::Excluded(newcomer)));
+    let (key, _) = before
+        .into_iter()
+        .next_back()
+        .or_else(|| topics.last_key_value())?;
+    Some(key.clone())
+}
+
 /// `org.apache.kafka.common.internals.Topic.isValid`
 fn is_legal(name: &str) -> bool {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     !name.is_empty() && name.len() <= 249 && name != "." && name != ".." && name.chars().all(legal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::testing;
+
+    fn shared() -> Arc<Shared> {
+        let limits = "limits: {batch_bytes: 100, record_bytes: 50}";
+        testing::shared(&format!("rules: [{{name: r, topics: ['t*'], {limits}}}]"))
+    }
+
+    fn resolve(cache: &mut TopicCache, shared: &Shared, name: &str) -> Arc<TopicHandle> {
+        match cache.resolve(shared, TopicKey::Name(name.as_bytes())) {
+            Resolved::Topic(handle) => handle,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn of_more_topics_than_are_remembered_most_are_still_remembered_in_the_next_round() {
+        let shared = shared();
+        let mut cache = TopicCache::default();
+        let names: Vec<String> = (0..REMEMBERED + 400).map(|n| format!("t{n:05}")).collect();
+        let round = |cache: &mut TopicCache| -> Vec<Arc<TopicHandle>> {
+            names
+                .iter()
+                .map(|name| resolve(cache, &shared, name))
+                .collect()
+        };
+        let first = round(&mut cache);
+        let again = round(&mut cache);
+        let pairs = first.iter().zip(&again);
+        let kept = pairs
+            .filter(|(first, again)| Arc::ptr_eq(first, again))
+            .count();
+        assert!(
+            kept > REMEMBERED * 3 / 4,
+            "{kept} of {} were kept",
+            names.len()
+        );
+        assert_eq!(cache.by_name.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn what_is_remembered_is_accounted_for_whatever_is_forgotten() {
+        let shared = shared();
+        let mut cache = TopicCache::default();
+        let sum = |cache: &TopicCache| -> usize {
+            let topics = cache.by_name.iter();
+            topics.map(|(name, handle)| entry_bytes(name, handle)).sum()
+        };
+        for n in 0..REMEMBERED + 10 {
+            resolve(&mut cache, &shared, &format!("t{n}"));
+        }
+        // Resolved again although it is known: as after a topic was created.
+        let handle = resolve(&mut cache, &shared, "t1");
+        cache.keep_by_name(b"t1", &handle);
+        assert_eq!((cache.bytes, cache.unknown), (sum(&cache), REMEMBERED));
+        // The real memory is about that: a handle has a name, a rule's limits, and its place in two trees.
+        assert!(cache.bytes / REMEMBERED > 400 && cache.bytes / REMEMBERED < 1200);
+        cache.release();
+        assert_eq!((cache.bytes, cache.unknown, cache.by_name.len()), (0, 0, 0));
+        for n in 0..REMEMBERED_UNKNOWN {
+            resolve(&mut cache, &shared, &format!("t{n}"));
+        }
+        cache.release();
+        assert_eq!(cache.by_name.len(), REMEMBERED_UNKNOWN);
+        cache.forget();
+        assert_eq!(cache.remembered_bytes(), 0);
+    }
 }

@@ -25,7 +25,7 @@ use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
 use crate::inspect::Proof;
 use crate::policy::{
-    Action, BatchFacts, Codec, Learned, LingerWatch, LoopDetector, Size, Violation,
+    Action, BatchFacts, Codec, Learned, LingerWatch, LoopDetector, Policy, Size, Violation,
 };
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_answer::{PartitionResult, TopicResult};
@@ -70,6 +70,16 @@ pub struct Sent {
     pub uncompressed: Option<Size>,
 }
 
+impl Sent {
+    /// About the memory it takes. Topics that exist are no more than the cluster has, and others hold them too; one
+    /// that was invented may be held by this alone.
+    pub fn remembered_bytes(&self) -> usize {
+        let is_known = self.topic.known.is_some();
+        let topic = (!is_known).then(|| self.topic.remembered_bytes());
+        size_of::<Self>() + topic.unwrap_or_default()
+    }
+}
+
 /// A partition that was not.
 #[derive(Debug)]
 pub struct Refused {
@@ -77,6 +87,13 @@ pub struct Refused {
     pub topic_key: Vec<u8>,
     /// Its result.
     pub result: PartitionResult,
+}
+
+impl Refused {
+    /// About the memory it takes.
+    pub fn remembered_bytes(&self) -> usize {
+        size_of::<Self>() + self.topic_key.len() + self.result.remembered_bytes()
+    }
 }
 
 /// What has been asked for this request already: nothing is asked twice. (One is made for every request: trees cost
@@ -129,6 +146,8 @@ pub enum Question {
     Topics(Vec<Arc<str>>),
     /// What is inside these batches.
     Decode(Vec<LongDecode>),
+    /// How large a request this session's broker takes.
+    FrameLimit,
 }
 
 /// A verdict.
@@ -247,25 +266,28 @@ impl Judge {
             self.layout = Layout::default();
             self.weighed = Vec::new();
         }
+        self.topics.release();
     }
 
-    /// Looks at every partition of a whole frame. `Some` is what must be known before [`Judge::settle`].
+    /// Looks at every partition of a whole frame by these rules. `Some` is what must be known before
+    /// [`Judge::settle`].
     pub fn weigh(
         &mut self,
         frame: &[u8],
         version: i16,
+        policy: &Arc<Policy>,
         asked: &Asked,
         client: &mut ClientInfo,
     ) -> Result<Option<Question>, Malformed> {
         self.layout.read(frame, version)?;
         client.learn_client_id(self.client_id(frame));
-        self.topics.follow(&self.shared.policy.load(), client);
+        self.topics.follow(policy, client);
         let mut weighed = std::mem::take(&mut self.weighed);
         weighed.clear();
         let mut unknown_ids = BTreeSet::new();
         let mut unknown_names = BTreeSet::new();
         let may_look_up = !asked.names && self.shared.cluster.is_reached();
-        let mut scales = Scales::new(frame, &self.layout, self.shared.decode(), asked);
+        let mut scales = Scales::new(frame, &self.layout, policy.decode(), asked);
         for topic_entry in 0..self.layout.topics.len() {
             let topic = &self.layout.topics[topic_entry];
             let resolved = self
@@ -285,7 +307,8 @@ impl Judge {
                 Resolved::Topic(_) | Resolved::UnknownId(_) | Resolved::Impossible => {}
             }
             for partition_entry in topic.partitions.clone() {
-                let outcome = self.weigh_partition(&mut scales, &resolved, partition_entry, asked);
+                let outcome =
+                    self.weigh_partition(&mut scales, &resolved, partition_entry, policy, asked);
                 weighed.push(Weighed {
                     topic_entry,
                     partition_entry,
@@ -352,6 +375,7 @@ impl Judge {
         scales: &mut Scales<'_>,
         resolved: &Resolved,
         partition_entry: usize,
+        policy: &Policy,
         asked: &Asked,
     ) -> Outcome {
         let records = self.layout.partitions[partition_entry].records.clone();
@@ -363,12 +387,10 @@ impl Judge {
             _ if !matches!(self.layout.acks, -1..=1) => scales.leave(records),
             Resolved::Topic(handle) => scales.weigh(handle, partition_entry, records),
             // Retriable, and what the broker itself says of an id it does not know.
-            Resolved::UnknownId(_) if asked.ids && self.shared.policy.load().is_governed() => {
-                Outcome::Answer(
-                    UNKNOWN_TOPIC_ID,
-                    "sizegate: the topic's name is not known yet, so its limits are not either",
-                )
-            }
+            Resolved::UnknownId(_) if asked.ids && policy.is_governed() => Outcome::Answer(
+                UNKNOWN_TOPIC_ID,
+                "sizegate: the topic's name is not known yet, so its limits are not either",
+            ),
             Resolved::UnknownId(_) | Resolved::Impossible => scales.leave(records),
         }
     }

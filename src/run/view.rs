@@ -66,11 +66,17 @@ fn notes(status: Status) -> Vec<String> {
 
 impl Shared {
     /// Clients are served as the configuration says: brokers are reached, and what is learned of them is in force.
-    fn readiness(&self, is_draining: bool) -> Readiness {
+    pub(super) fn readiness(&self, is_draining: bool) -> Readiness {
         let status = self.cluster.status();
         let mut why_not = Vec::new();
         if is_draining {
             why_not.push("going down: new connections are not accepted".to_owned());
+        }
+        if self.is_control_plane_lost.load(Ordering::Relaxed) {
+            why_not.push(
+                "the control plane has ended, and limits are learned no more: restart this replica"
+                    .to_owned(),
+            );
         }
         // Whether it went well or not: where nothing can be learned, rules hold all the same.
         let is_tried = status.refresh_age.is_some() || status.error.is_some();

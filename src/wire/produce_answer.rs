@@ -37,6 +37,16 @@ pub struct PartitionResult {
 }
 
 impl PartitionResult {
+    /// About the memory it takes beyond its own size.
+    pub fn remembered_bytes(&self) -> usize {
+        let errors = self.record_errors.len();
+        let text = self.error_message.as_ref().map_or(0, Vec::len);
+        errors
+            .saturating_mul(size_of::<RecordError>())
+            .saturating_add(text)
+            .saturating_add(self.tags.len())
+    }
+
     /// A refusal with a text; `record_errors` names records at fault.
     pub fn refused(index: i32, error_code: i16, message: String, record_errors: Vec<i32>) -> Self {
         Self {

@@ -239,6 +239,34 @@ impl Answer {
     }
 }
 
+/// With ten thousand rules an explanation takes its time, and the thread that serves admin requests accepts clients too.
+#[tokio::test]
+async fn others_are_served_while_a_question_is_explained() {
+    let (go_on, wait) = std::sync::mpsc::channel();
+    let wait = std::sync::Mutex::new(wait);
+    let server = Server::start(AdminState {
+        explain: Arc::new(move |_| {
+            let waited = wait.lock().unwrap().recv_timeout(Duration::from_secs(60));
+            waited.expect("nobody was served meanwhile");
+            Err(BadQuestion::NoTopic)
+        }),
+        ..state(Readiness::default())
+    })
+    .await;
+    let body = r#"{"topic": "orders"}"#;
+    let question = format!(
+        "POST /api/v1/explain HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let meanwhile = async {
+        let answer = server.get("/api/v1/config").await;
+        go_on.send(()).unwrap();
+        answer.status
+    };
+    let (explained, other) = tokio::join!(server.send(&question), meanwhile);
+    assert_eq!((explained.status, other), (400, 200), "{explained:?}");
+}
+
 const PATHS: [&str; 16] = [
     "/",
     "/page/main.js",

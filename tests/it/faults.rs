@@ -1,8 +1,10 @@
 //! Brokers that misbehave: whatever they answer, one connection pays for it, and its client is told the truth.
 
+use std::net::TcpStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::support::batch::Codec;
 use crate::support::client::{produce_request, text};
 use crate::support::scripted::{self, Broker, Request, Step};
 use crate::support::{Connection, ErrorKind, Inside, Part, batch_of_bytes};
@@ -10,10 +12,17 @@ use kafka_protocol::messages::{
     ApiKey, FetchResponse, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
     ProduceRequest, ProduceResponse,
 };
+use tokio_util::sync::CancellationToken;
 
 const LIMIT: u64 = 1000;
 /// A guard against hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A token for the test, and one for its broker.
+fn pair() -> (CancellationToken, CancellationToken) {
+    let token = CancellationToken::new();
+    (token.clone(), token)
+}
 
 fn is_produce(request: &Request) -> bool {
     request.api_key == ApiKey::Produce as i16
@@ -333,6 +342,165 @@ fn a_half_closed_client_gets_all_fifty_answers() {
     assert_closed(&mut connection);
 }
 
+/// A client that half-closes while something of ours is not done yet: its frame is being judged, its broker is being
+/// connected to, answers made here wait for one of the broker's.
+#[test]
+fn a_half_closed_client_gets_its_answers_whatever_is_being_waited_for() {
+    let (go_on, until) = pair();
+    let broker = Broker::start(&topics(), move |request, cluster| {
+        is_produce(request).then(|| {
+            vec![
+                Step::Until(until.clone()),
+                Step::Send(scripted::sound(request, cluster).unwrap()),
+            ]
+        })
+    });
+    let proxy = Inside::start(&broker, &[], "");
+    let held = broker.hold_control_plane();
+    // A learned limit is confirmed before it refuses.
+    let mut judged = proxy.connect();
+    let judged_id = judged.send_produce(9, -1, &[part(&broker, "orders", 0, 2000)]);
+    judged.half_close();
+    // Nothing is known of such a topic: three refusals made here behind a sound batch.
+    let mut behind = proxy.connect();
+    let ids: Vec<i32> = [300, 0, 0, 0]
+        .map(|bytes| {
+            let mut sent = part(&broker, "orders", 0, bytes.max(100));
+            sent.records = (bytes > 0).then_some(sent.records).flatten();
+            behind.send_produce(9, -1, &[sent])
+        })
+        .to_vec();
+    behind.half_close();
+    std::thread::sleep(Duration::from_millis(300));
+    held.cancel();
+    std::thread::sleep(Duration::from_millis(300));
+    go_on.cancel();
+    let (id, answers) = judged.receive_produce(9).unwrap();
+    assert_eq!((id, answers[0].code), (judged_id, 10));
+    assert_closed(&mut judged);
+    let answered: Vec<(i32, i16)> = ids
+        .iter()
+        .map(|_| behind.receive_produce(9).unwrap())
+        .map(|(id, answers)| (id, answers[0].code))
+        .collect();
+    let expected: Vec<(i32, i16)> = ids.iter().copied().zip([0, 87, 87, 87]).collect();
+    assert_eq!(answered, expected);
+    assert_closed(&mut behind);
+}
+
+#[test]
+fn a_client_that_half_closes_before_its_broker_is_connected_to_gets_its_answer() {
+    let broker = Broker::sound(&topics());
+    let proxy = Inside::start(&broker, &[], "");
+    // A second broker whose queue of connections is full: another one is not established before that is emptied.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let full = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        socket.listen(0).unwrap().into_std().unwrap()
+    });
+    full.set_nonblocking(false).unwrap();
+    let address = full.local_addr().unwrap();
+    let mut queue = Vec::new();
+    while let Ok(queued) = TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
+        queue.push(queued);
+    }
+    proxy.shared.cluster.learn_node(
+        2,
+        sizegate::config::HostPort {
+            host: address.ip().to_string(),
+            port: address.port(),
+        },
+    );
+    let mut node = proxy.address();
+    node.set_port(node.port() + 2);
+    let mut connection = Connection::open(node);
+    let id = connection.send_produce(9, -1, &[part(&broker, "orders", 0, 300)]);
+    connection.half_close();
+    std::thread::sleep(Duration::from_millis(300));
+    // Now it takes everybody, and is a broker: of those in its queue nothing comes.
+    let to = broker.cluster.address;
+    std::thread::spawn(move || {
+        for from_proxy in full.incoming() {
+            let from_proxy = from_proxy.unwrap();
+            std::thread::spawn(move || {
+                let to_broker = TcpStream::connect(to).unwrap();
+                let (mut from, mut there) = (
+                    from_proxy.try_clone().unwrap(),
+                    to_broker.try_clone().unwrap(),
+                );
+                std::thread::spawn(move || std::io::copy(&mut from, &mut there));
+                let _ = std::io::copy(&mut &to_broker, &mut &from_proxy);
+            });
+        }
+    });
+    drop(queue);
+    let (answered, answers) = connection.receive_produce(9).unwrap();
+    assert_eq!((answered, answers[0].code), (id, 0));
+}
+
+#[test]
+fn a_client_is_not_idle_while_it_waits_for_us() {
+    let broker = Broker::sound(&topics());
+    let rules = "rules: [{name: r, topics: [wide], limits: {uncompressed_bytes: 2MB}}]";
+    let listener = ["idle_timeout: 1s", "frame_bytes: 1MiB"];
+    let memory = format!("memory: {{budget: 1MiB}}\n{rules}");
+    let proxy = Inside::start(&broker, &listener, &memory);
+    // For the control plane, which takes its time.
+    let held = broker.hold_control_plane();
+    let mut for_knowledge = proxy.connect();
+    for_knowledge.send_produce(9, -1, &[part(&broker, "orders", 0, 2000)]);
+    // For its turn to be decoded.
+    let decoding = std::sync::Arc::clone(&proxy.shared.decoding);
+    let all = u32::try_from(decoding.available_permits()).unwrap();
+    let turns = decoding.try_acquire_many_owned(all).unwrap();
+    let mut for_its_turn = proxy.connect();
+    for_its_turn.send_produce(9, -1, &[Part::new(&broker.topic("wide"), long_to_decode())]);
+    // For memory.
+    let memory = proxy.shared.budget.try_admit(900_000).unwrap();
+    let mut for_memory = proxy.connect();
+    let parts = [part(&broker, "wide", 0, 800_000)];
+    let request = crate::support::client::frame(&produce_request(None, -1, &parts), 9, 77, None);
+    for_memory.send_bytes(&request[..1000]);
+    proxy.wait_for_metric("memory_waits_total", &[], 1.0);
+    std::thread::sleep(Duration::from_secs(3));
+    held.cancel();
+    drop((turns, memory));
+    for_memory.send_bytes(&request[1000..]);
+    for (connection, code) in [(for_knowledge, 10), (for_its_turn, 10), (for_memory, 0)] {
+        let mut connection = connection;
+        let (_, answers) = connection.receive_produce(9).unwrap();
+        assert_eq!(answers[0].code, code, "{answers:?}");
+    }
+}
+
+#[test]
+fn a_request_is_judged_by_the_rules_it_was_first_judged_by() {
+    let broker = Broker::sound(&topics());
+    let proxy = Inside::start(&broker, &[], "");
+    let held = broker.hold_control_plane();
+    let mut connection = proxy.connect();
+    // Over a learned limit, which is confirmed first.
+    connection.send_produce(9, -1, &[part(&broker, "orders", 0, 2000)]);
+    proxy.wait_for_metric("connections", &[], 1.0);
+    std::thread::sleep(Duration::from_millis(300));
+    proxy.reload("mode: observe");
+    held.cancel();
+    assert_eq!(connection.receive_produce(9).unwrap().1[0].code, 10);
+    // The next one by those in force.
+    let answers = connection.produce(9, -1, &[part(&broker, "orders", 0, 2000)]);
+    assert_eq!(answers[0].code, 0);
+}
+
+/// A batch whose verdict needs more of a decode than a session's own turn has time for.
+fn long_to_decode() -> bytes::Bytes {
+    let record = crate::support::Record::value(vec![0; 4 << 20]);
+    crate::support::batch([record]).codec(Codec::Gzip).build()
+}
+
 #[test]
 fn a_refusal_without_acks_forwards_the_sound_partitions_and_closes() {
     let broker = Broker::sound(&topics());
@@ -564,6 +732,52 @@ fn an_address_in_a_coordinator_answer_that_comes_in_pieces_is_rewritten() {
             ("127.0.0.1", i32::from(proxy.address().port()) + 1)
         );
     }
+}
+
+/// A broker that refuses very much at once makes no work without bound: its limits are read once for each topic, by
+/// nobody's own task.
+#[test]
+fn many_refusals_by_the_broker_start_no_task_for_each() {
+    const EACH: usize = 2000;
+    let names: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();
+    let topics: Vec<(&str, i32, u64)> = names
+        .iter()
+        .map(|name| (name.as_str(), EACH as i32, 1_000_000))
+        .collect();
+    let broker = Broker::start(&topics, |request, _| {
+        is_produce(request).then(|| {
+            let mut answer: ProduceResponse =
+                scripted::produced(&request.decode(), request.version);
+            let all = answer
+                .responses
+                .iter_mut()
+                .flat_map(|topic| &mut topic.partition_responses);
+            all.for_each(|partition| partition.error_code = 10);
+            vec![Step::Send(request.answer(&answer))]
+        })
+    });
+    let proxy = Inside::start(&broker, &[], "");
+    let batch = batch_of_bytes(100).build();
+    let parts: Vec<Part> = names
+        .iter()
+        .flat_map(|name| {
+            let topic = broker.topic(name);
+            let batch = &batch;
+            (0..EACH).map(move |partition| Part::at(&topic, partition as i32, batch.clone()))
+        })
+        .collect();
+    // Nothing that is asked meanwhile comes to its end.
+    let held = broker.hold_control_plane();
+    let mut connection = proxy.connect();
+    let answers = connection.produce(3, -1, &parts);
+    assert!(answers.iter().all(|answer| answer.code == 10));
+    assert_eq!(answers.len(), names.len() * EACH);
+    let workers = proxy.workers.iter();
+    let tasks: usize = workers
+        .map(|worker| worker.metrics().num_alive_tasks())
+        .sum();
+    assert!(tasks <= 2, "{tasks} tasks for one session");
+    held.cancel();
 }
 
 #[test]

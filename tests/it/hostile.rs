@@ -103,6 +103,75 @@ fn lengths_that_no_request_has_close_the_connection() {
     }
 }
 
+/// Kafka closes on such a length at once; what a client that says it means to send would never come.
+#[test]
+fn a_length_above_the_limit_closes_the_connection_before_its_head_is_whole() {
+    // A TLS alert; then a key that is no Produce, known by its first byte but one.
+    for bytes in [
+        &[0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x28][..],
+        &[0x7f, 0xff, 0xff, 0xff, 0x00, 0x03],
+        &[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0],
+    ] {
+        assert_closes(bytes, &["connection closed", "frame_too_large"]);
+    }
+}
+
+#[test]
+fn a_head_that_never_comes_to_its_end_closes_the_connection() {
+    let (broker, proxy) = broker_and_proxy();
+    let sound = frame(&MetadataRequest::default(), 9, 7, None);
+    // A length alone, too large for a request or not; half of a length; a head but for its last byte.
+    let heads: [&[u8]; 6] = [
+        &[0x7f, 0xff, 0xff, 0xff],
+        &[0x7f, 0xff, 0xff, 0xff, 0x00],
+        &[0x7f, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00],
+        &[0, 0, 0, 30],
+        &[0],
+        &sound[..11],
+    ];
+    let mut stalled: Vec<Connection> = Vec::new();
+    for (nth, head) in heads.iter().enumerate() {
+        let mut connection = proxy.connect();
+        if nth % 2 == 1 {
+            assert_works(&mut connection, &broker);
+        }
+        connection.send_bytes(head);
+        stalled.push(connection);
+    }
+    // One that drips is no better.
+    let mut dripping = proxy.connect();
+    for byte in &sound[..4] {
+        dripping.send_bytes(std::slice::from_ref(byte));
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    stalled.push(dripping);
+    stalled.iter_mut().for_each(assert_closed);
+    proxy.wait_for_metric("connections_closed_total", &[("reason", "head_late")], 7.0);
+    proxy.log_line(&stalled[0], &["head_late"]);
+}
+
+#[test]
+fn a_head_in_pieces_is_read_and_an_idle_connection_is_left_alone() {
+    let (broker, proxy) = broker_and_proxy();
+    let (mut idle, mut slow) = (proxy.connect(), proxy.connect());
+    assert_works(&mut idle, &broker);
+    let bytes = frame(
+        &produce_request(None, -1, &[part(&broker, "orders", 0, 300)]),
+        9,
+        5,
+        None,
+    );
+    for byte in &bytes[..12] {
+        slow.send_bytes(std::slice::from_ref(byte));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Its body may take its time, and so may another request: longer than a head may.
+    std::thread::sleep(Duration::from_secs(7));
+    slow.send_bytes(&bytes[12..]);
+    assert_eq!(slow.receive_produce(9).unwrap().1[0].code, 0);
+    assert_works(&mut idle, &broker);
+}
+
 #[test]
 fn tls_and_http_on_the_plain_port_are_named() {
     assert_closes(

@@ -40,6 +40,7 @@ mod message_sets;
 mod metrics_live;
 mod observe;
 mod page;
+mod pieces;
 mod readme;
 mod real_clients;
 mod reload;

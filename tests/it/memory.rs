@@ -2,15 +2,19 @@
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use crate::inspect::make::{batch_of, value};
+use crate::inspect::make::{batch, batch_of, value};
+use crate::support::client::{frame, produce_request};
 use crate::support::programs::repo;
-use crate::support::scripted::Broker;
+use crate::support::scripted::{self, Broker, Step};
 use crate::support::sizegate::Builder;
-use crate::support::{Connection, ErrorKind, Part, Sizegate, eventually};
+use crate::support::{Connection, ErrorKind, Inside, Part, Sizegate, Topic, eventually};
+use kafka_protocol::messages::ApiKey;
 use sizegate::policy::Codec;
+use tokio_util::sync::CancellationToken;
 
 /// A guard against hanging.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -134,9 +138,117 @@ fn millions_of_empty_entries_in_a_request_take_twice_the_budget_at_most() {
         let client = format!("client={}", connection.stream().local_addr().unwrap());
         sizegate.log_line(&["connection closed", "too_long", &client]);
     }
-    let batch = crate::inspect::make::batch(Codec::None, &[value("small")]);
-    let sent = [part(&broker, batch)];
+    let sent = [part(&broker, batch(Codec::None, &[value("small")]))];
     let answers = Connection::open(sizegate.bootstrap()).produce(9, -1, &sent);
     assert_eq!(answers[0].code, 0, "{answers:?}");
     assert_took_twice_at_most(&mut sizegate, BUDGET);
+}
+
+/// A decode cannot be stopped, so whoever began it pays for it to its end, even if the session is gone by then: else a
+/// bomb behind a request that makes its broker close would cost its client nothing.
+#[test]
+fn a_decode_whose_session_is_gone_keeps_its_turn_and_its_memory_until_its_end() {
+    let close = CancellationToken::new();
+    let until = Arc::new(Mutex::new(close));
+    let told = Arc::clone(&until);
+    let broker = Broker::start(&topics(), move |request, _| {
+        let until = told.lock().unwrap().clone();
+        (request.api_key == 0).then(|| vec![Step::Until(until), Step::Close])
+    });
+    let rules = "rules: [{name: r, topics: [orders], limits: {uncompressed_bytes: 1GB}}]";
+    let proxy = Inside::start(&broker, &[], rules);
+    let (codec, payload) = crate::inspect::bomb::small_bombs()
+        .into_iter()
+        .next()
+        .unwrap();
+    let bomb = batch_of(codec, &payload, 1);
+    let turns = proxy.shared.decoding.available_permits();
+    let is_decoding = || proxy.shared.decoding.available_permits() < turns;
+    let has_ended = || !is_decoding() && proxy.shared.budget.held_bytes() == 0;
+    // A machine that is slow here and fast there may have decoded all of it before the session was gone.
+    let was_kept = (0..10).any(|_| {
+        let close = CancellationToken::new();
+        *until.lock().unwrap() = close.clone();
+        let mut connection = proxy.connect();
+        connection.send_produce(9, -1, &[part(&broker, batch(Codec::None, &[value("a")]))]);
+        connection.send_produce(9, -1, &[part(&broker, bomb.clone())]);
+        eventually(PATIENCE, "the decode begins", || {
+            is_decoding().then_some(())
+        });
+        close.cancel();
+        assert_eq!(connection.read_frame().err(), Some(ErrorKind::Closed));
+        let held = proxy.shared.budget.held_bytes();
+        let was_kept = is_decoding() && held >= bomb.len();
+        eventually(PATIENCE, "the decode ends", || has_ended().then_some(()));
+        was_kept
+    });
+    assert!(was_kept, "turn and memory came back with the session");
+}
+
+/// Topics that do not exist cost nothing but to invent.
+#[test]
+fn sessions_that_name_eight_thousand_unknown_topics_are_charged_for_them() {
+    const BUDGET: u64 = 64 << 20;
+    const SESSIONS: usize = 12;
+    let (go_on, until) = pair();
+    // All ask the same, and get the same answer.
+    let answer: OnceLock<Vec<u8>> = OnceLock::new();
+    let broker = Broker::start(&topics(), move |request, cluster| {
+        let is_large = request.api_key == 0 && request.body.len() > 100_000;
+        is_large.then(|| {
+            let answer = answer.get_or_init(|| scripted::sound(request, cluster).unwrap());
+            vec![Step::Until(until.clone()), Step::Send(answer.clone())]
+        })
+    });
+    let rules =
+        "rules: [{name: r, topics: ['*'], limits: {batch_bytes: 1MiB, record_bytes: 64KiB}}]";
+    let mut sizegate = before(&broker)
+        .listener("frame_bytes: 8MiB")
+        .yaml(&format!("memory: {{budget: 64MiB}}\n{rules}"))
+        .arg("--workers=2")
+        .start();
+    let records = batch(Codec::None, &[value("a")]);
+    let parts: Vec<Part> = (0..8000)
+        .map(|n| {
+            let topic = Topic {
+                name: format!("a-topic-that-does-not-exist-{n}"),
+                id: uuid::Uuid::nil(),
+            };
+            Part::new(&topic, records.clone().into())
+        })
+        .collect();
+    let request = frame(&produce_request(None, -1, &parts), 9, 1, None);
+    let mut sessions: Vec<Connection> = (0..SESSIONS)
+        .map(|_| Connection::open(sizegate.bootstrap()))
+        .collect();
+    for connection in &mut sessions {
+        connection.send_bytes(&request);
+    }
+    let held = |sizegate: &Sizegate| sizegate.metrics().sum("held_bytes", &[]);
+    eventually(PATIENCE, "all are forwarded", || {
+        (broker.received_of(ApiKey::Produce).len() == SESSIONS).then_some(())
+    });
+    // What is remembered of forwarded topics until the broker has answered is charged, and is not all of them.
+    let remembered = held(&sizegate);
+    let range = SESSIONS as f64 * 256.0 * 400.0..BUDGET as f64 / 2.0;
+    assert!(range.contains(&remembered), "{remembered} bytes held");
+    go_on.cancel();
+    for connection in &mut sessions {
+        let answer = connection.read_frame().unwrap();
+        assert!(answer.len() > 8000 * 50, "{} bytes", answer.len());
+    }
+    // The sessions stay, and hold nothing of it.
+    eventually(PATIENCE, "all of it is given back", || {
+        (held(&sizegate) == 0.0).then_some(())
+    });
+    for connection in &mut sessions {
+        let sent = [part(&broker, records.clone())];
+        assert_eq!(connection.produce(9, -1, &sent)[0].code, 0);
+    }
+    assert_took_twice_at_most(&mut sizegate, BUDGET);
+}
+
+fn pair() -> (CancellationToken, CancellationToken) {
+    let token = CancellationToken::new();
+    (token.clone(), token)
 }

@@ -2,11 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Once, PoisonError, mpsc};
 use std::time::Duration;
 
+use sizegate::config::Config;
+use sizegate::policy::Policy;
 use sizegate::proxy::{Bound, Listeners, Shared};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing_subscriber::fmt::MakeWriter;
@@ -25,7 +28,13 @@ pub struct Inside {
     pub shared: Arc<Shared>,
     /// Its sessions.
     pub sessions: TaskTracker,
+    /// Where its sessions run.
+    pub workers: Vec<Handle>,
+    /// Its configuration but for what a test adds.
+    addresses: String,
     address: SocketAddr,
+    /// Ends as at SIGTERM.
+    accepting: CancellationToken,
     stop: CancellationToken,
 }
 
@@ -46,25 +55,21 @@ impl Inside {
         capture_log();
         let first_port = ports::free_ports(3);
         let listener: String = listener.iter().map(|line| format!("  {line}\n")).collect();
-        let text = format!(
+        let addresses = format!(
             "cluster:\n  bootstrap_servers: [{}]\nlistener:\n  bind: 127.0.0.1:{first_port}\n  advertised_host: \
-             127.0.0.1\n  node_ports: {{first: {}, node_ids: 1-2}}\n{listener}{yaml}\n",
+             127.0.0.1\n  node_ports: {{first: {}, node_ids: 1-2}}\n{listener}",
             bootstrap,
             first_port + 1,
         );
-        let dir = new_dir("inside");
-        let file = dir.join("sizegate.yaml");
-        std::fs::write(&file, text).unwrap();
-        let config = sizegate::config::load(Some(&file), &Default::default(), &Default::default())
-            .unwrap_or_else(|errors| panic!("{errors}"));
-        std::fs::remove_dir_all(&dir).unwrap();
+        let config = config(&addresses, yaml);
         let shared = sizegate::run::build(&config).unwrap();
         let (stop, sessions) = (CancellationToken::new(), TaskTracker::new());
-        let workers = (0..2).map(|_| worker(stop.clone())).collect();
+        let accepting = stop.child_token();
+        let workers: Vec<Handle> = (0..2).map(|_| worker(stop.clone())).collect();
         let bound = Bound {
-            workers,
+            workers: workers.clone(),
             sessions: sessions.clone(),
-            shutdown: stop.clone(),
+            shutdown: accepting.clone(),
             max_connections: config.listener.max_connections,
         };
         let (told, listening) = mpsc::channel();
@@ -84,7 +89,10 @@ impl Inside {
         let inside = Self {
             shared,
             sessions,
+            workers,
+            addresses,
             address: SocketAddr::from(([127, 0, 0, 1], first_port)),
+            accepting,
             stop,
         };
         for topic in &broker.cluster.topics {
@@ -107,6 +115,18 @@ impl Inside {
     /// A connection to it.
     pub fn connect(&self) -> Connection {
         Connection::open(self.address)
+    }
+
+    /// What SIGTERM does: nobody is accepted any more, and sessions end once what is in flight is answered.
+    pub fn drain(&self) {
+        self.shared.is_draining.store(true, Ordering::Relaxed);
+        self.accepting.cancel();
+    }
+
+    /// Puts `yaml` in force in place of what it was started with.
+    pub fn reload(&self, yaml: &str) {
+        let policy = Policy::compile(&config(&self.addresses, yaml)).unwrap();
+        self.shared.policy.store(Arc::new(policy));
     }
 
     /// All metrics now.
@@ -151,7 +171,17 @@ impl Drop for Inside {
     }
 }
 
-fn worker(stop: CancellationToken) -> tokio::runtime::Handle {
+fn config(addresses: &str, yaml: &str) -> Config {
+    let dir = new_dir("inside");
+    let file = dir.join("sizegate.yaml");
+    std::fs::write(&file, format!("{addresses}{yaml}\n")).unwrap();
+    let config = sizegate::config::load(Some(&file), &Default::default(), &Default::default())
+        .unwrap_or_else(|errors| panic!("{errors}"));
+    std::fs::remove_dir_all(&dir).unwrap();
+    config
+}
+
+fn worker(stop: CancellationToken) -> Handle {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let handle = runtime.handle().clone();
     std::thread::spawn(move || {

@@ -67,6 +67,10 @@ pub enum Step {
     Send(Vec<u8>),
     /// Waits.
     Wait(Duration),
+    /// Waits until the test says so.
+    Until(CancellationToken),
+    /// Tells the test how far it has come: counts one up.
+    Tell(Arc<AtomicUsize>),
     /// Closes the connection.
     Close,
     /// Keeps the connection open and never reads again.
@@ -91,6 +95,8 @@ pub struct Broker {
     pub cluster: Cluster,
     received: Arc<Mutex<Vec<Request>>>,
     open: Arc<AtomicUsize>,
+    /// Until this is cancelled the control plane is not answered.
+    held: Arc<Mutex<CancellationToken>>,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
@@ -119,11 +125,15 @@ impl Broker {
             topics,
         };
         let (received, open, stop) = (Arc::default(), Arc::default(), CancellationToken::new());
+        let free = CancellationToken::new();
+        free.cancel();
+        let held = Arc::new(Mutex::new(free));
         let serving = Serving {
             cluster: cluster.clone(),
             script: Box::new(script),
             received: Arc::clone(&received),
             open: Arc::clone(&open),
+            held: Arc::clone(&held),
         };
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
@@ -143,6 +153,7 @@ impl Broker {
             cluster,
             received,
             open,
+            held,
             stop,
             thread: Some(thread),
         }
@@ -167,6 +178,13 @@ impl Broker {
             .unwrap()
             .topic
             .clone()
+    }
+
+    /// Answers the control plane no more until the token is cancelled.
+    pub fn hold_control_plane(&self) -> CancellationToken {
+        let token = CancellationToken::new();
+        *self.held.lock().unwrap() = token.clone();
+        token
     }
 
     /// Requests of clients (not of the control plane) so far.
@@ -204,6 +222,7 @@ struct Serving {
     script: Box<Script>,
     received: Arc<Mutex<Vec<Request>>>,
     open: Arc<AtomicUsize>,
+    held: Arc<Mutex<CancellationToken>>,
 }
 
 async fn serve(listener: TcpListener, serving: Arc<Serving>) {
@@ -243,6 +262,8 @@ async fn talk(mut stream: TcpStream, serving: &Serving, connection: usize) -> st
             body,
         };
         let steps = if request.client_id() == Some(b"sizegate") {
+            let held = serving.held.lock().unwrap().clone();
+            held.cancelled().await;
             None
         } else {
             serving.received.lock().unwrap().push(request.clone());
@@ -259,6 +280,10 @@ async fn talk(mut stream: TcpStream, serving: &Serving, connection: usize) -> st
             match step {
                 Step::Send(bytes) => stream.write_all(&bytes).await?,
                 Step::Wait(time) => tokio::time::sleep(time).await,
+                Step::Until(told) => told.cancelled().await,
+                Step::Tell(count) => {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
                 Step::Close => return Ok(()),
                 Step::Deaf => std::future::pending().await,
             }
@@ -268,7 +293,8 @@ async fn talk(mut stream: TcpStream, serving: &Serving, connection: usize) -> st
 }
 
 impl Request {
-    fn client_id(&self) -> Option<&[u8]> {
+    /// Who sent it.
+    pub fn client_id(&self) -> Option<&[u8]> {
         let length =
             usize::try_from(i16::from_be_bytes(self.body.get(8..10)?.try_into().ok()?)).ok()?;
         self.body.get(10..10 + length)

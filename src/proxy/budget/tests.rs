@@ -72,6 +72,62 @@ fn an_admission_that_nobody_collects_gives_its_bytes_back() {
     assert_eq!(budget.held_bytes(), 0);
 }
 
+/// A quadratic step takes minutes here.
+#[test]
+fn a_hundred_thousand_waiters_leave_one_by_one() {
+    const WAITERS: usize = 100_000;
+    let (told, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let budget = budget();
+        let held = budget.try_admit(LIMIT).unwrap();
+        let mut waiting: Vec<_> = (0..WAITERS).map(|_| budget.admit(LIMIT / 2)).collect();
+        // Those who came last give up first, then one of each two; the rest are served in turn.
+        for _ in 0..WAITERS / 2 {
+            waiting.pop();
+        }
+        let mut nth = 0;
+        waiting.retain(|_| {
+            nth += 1;
+            nth % 2 == 0
+        });
+        assert!(budget.has_waiters());
+        drop(held);
+        for mut admission in waiting {
+            assert!(poll(&mut admission).is_ready(), "not in turn");
+        }
+        assert!(!budget.has_waiters());
+        assert_eq!(budget.held_bytes(), 0);
+        told.send(()).unwrap();
+    });
+    let guard = Duration::from_secs(120);
+    ended.recv_timeout(guard).expect("everybody has left");
+}
+
+#[test]
+fn what_a_session_remembers_is_charged_in_steps_and_given_back() {
+    let budget = budget();
+    let mut account = Account::default();
+    for (bytes, held) in [
+        (0, 0),
+        (Account::FREE_BYTES, 0),
+        (Account::FREE_BYTES + 1, Account::STEP_BYTES),
+        (Account::STEP_BYTES, Account::STEP_BYTES),
+        (Account::STEP_BYTES + 1, 2 * Account::STEP_BYTES),
+        // Not for every byte less, but when half of it is gone.
+        (Account::STEP_BYTES, 2 * Account::STEP_BYTES),
+        (Account::STEP_BYTES - 1, Account::STEP_BYTES),
+        (10 * Account::STEP_BYTES, 10 * Account::STEP_BYTES),
+        (3 * Account::STEP_BYTES, 3 * Account::STEP_BYTES),
+        (Account::FREE_BYTES, 0),
+    ] {
+        account.cover(&budget, bytes);
+        assert_eq!(budget.held_bytes(), held, "{bytes}");
+    }
+    account.cover(&budget, 1 << 20);
+    drop(account);
+    assert_eq!(budget.held_bytes(), 0);
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Try(usize),

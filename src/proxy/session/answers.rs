@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
+use super::buffers::{self, BUFFER_BYTES};
 use super::hearsay::Hearsay;
 use super::{Close, Session, Upstream};
-use crate::proxy::budget::Lease;
 use crate::proxy::ledger::{Answer, Expected, Produced};
 use crate::proxy::verdict::by_topic;
 use crate::wire::addresses::{self, TailKind};
@@ -51,7 +50,6 @@ enum Intake {
         frame: BytesMut,
         frame_bytes: usize,
         expected: Expected,
-        lease: Lease,
     },
     /// A Fetch answer without addresses streams through and is watched; no walker: not understood.
     Watch {
@@ -74,6 +72,22 @@ enum Intake {
 impl Default for Intake {
     fn default() -> Self {
         Self::Head(Vec::new())
+    }
+}
+
+impl Answers {
+    /// An answer has begun and is not over: its entry has left the ledger, and some of its bytes have yet to come.
+    pub fn is_busy(&self) -> bool {
+        !matches!(&self.intake, Intake::Head(begun) if begun.is_empty())
+    }
+
+    /// Memory for what is held of the answer in hand.
+    pub fn held_bytes(&self) -> usize {
+        match &self.intake {
+            Intake::Hold { frame, .. } => frame.capacity(),
+            Intake::Tail { tail, .. } => tail.capacity(),
+            Intake::Head(_) | Intake::Pass { .. } | Intake::Watch { .. } => 0,
+        }
     }
 }
 
@@ -155,9 +169,10 @@ impl Session {
     }
 
     fn closed_by_broker(&self) -> Close {
-        match &self.answers.intake {
-            Intake::Head(begun) if begun.is_empty() => Close::ByBroker,
-            _ => Close::MalformedAnswer(Malformed::new("response", Reason::Truncated)),
+        if self.answers.is_busy() {
+            Close::MalformedAnswer(Malformed::new("response", Reason::Truncated))
+        } else {
+            Close::ByBroker
         }
     }
 
@@ -171,7 +186,7 @@ impl Session {
 
     /// Answers made here go out as soon as everything before them has.
     fn place_made(&mut self) {
-        while matches!(&self.answers.intake, Intake::Head(begun) if begun.is_empty()) {
+        while !self.answers.is_busy() {
             let Some((expected, bytes)) = self.ledger.take_made() else {
                 return;
             };
@@ -185,8 +200,12 @@ impl Session {
             api::PRODUCE => self.produce_answered(expected.since),
             api::FETCH if fetch::VERSIONS.contains(&expected.api_version) => {
                 self.fetches.get_or_insert_default().end_answer();
+                self.judge.topics.release();
             }
-            api::SHARE_FETCH => self.fetches.get_or_insert_default().served(),
+            api::SHARE_FETCH => {
+                self.fetches.get_or_insert_default().served();
+                self.judge.topics.release();
+            }
             _ => {}
         }
         let took = self.last_traffic.saturating_duration_since(expected.since);
@@ -341,7 +360,6 @@ impl Session {
                     frame: BytesMut::new(),
                     frame_bytes,
                     expected,
-                    lease: Lease::default(),
                 };
             }
         }
@@ -354,15 +372,11 @@ impl Session {
             frame,
             frame_bytes,
             expected,
-            lease,
         } = &mut self.answers.intake
         else {
             return Ok(());
         };
         let (frame_bytes, is_whole) = (*frame_bytes, frame.len() == *frame_bytes);
-        if frame.capacity() > READ_BYTES {
-            *lease = self.shared.budget.charge(frame.capacity());
-        }
         if expected.api_key == api::METADATA {
             let Some((head, replaced)) =
                 addresses::rewrite_metadata_head(frame, expected.api_version, &self.shared.book)?

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Asking, Close, Session};
-use crate::cluster::{CompressionType, Lookup};
+use super::{Close, Session};
+use crate::cluster::CompressionType;
 use crate::policy::{
     Action, Blame, Codec, Gate, Library, Limit, Place, Refusal, Size, Source, Violation, batch_of,
     grouped,
@@ -15,7 +15,7 @@ use crate::policy::{
 use crate::proxy::oversized::Oversized;
 use crate::proxy::report::printable;
 use crate::proxy::topics::TopicHandle;
-use crate::proxy::verdict::{Asked, CURRENT, INVALID_RECORD, MESSAGE_TOO_LARGE, Refused, Sent};
+use crate::proxy::verdict::{INVALID_RECORD, MESSAGE_TOO_LARGE, Refused, Sent};
 use crate::telemetry;
 use crate::wire::Malformed;
 use crate::wire::api::FrameHead;
@@ -106,17 +106,6 @@ impl Session {
         u64::from(head.request_bytes) > self.shared.cluster.least_frame_limit()
     }
 
-    /// Reads how large a request this session's broker takes.
-    pub(super) fn ask_frame_limit(&self, mut asked: Asked) -> Asking {
-        let cluster = self.shared.cluster.clone();
-        let node_id = self.node_id();
-        Box::pin(async move {
-            asked.frame = true;
-            asked.frame_limit = cluster.read_frame_limit(node_id).await;
-            asked
-        })
-    }
-
     /// A broker that closes instead of answering a large Produce most likely found it too large; where its limit is known,
     /// that was looked at before.
     pub(super) fn closed_on_large(&self, close: Close) -> Close {
@@ -160,6 +149,7 @@ impl Session {
         for sent in sent {
             by_partition.entry(sent.partition).or_default().push(sent);
         }
+        let mut outdated = HashSet::new();
         for topic in &mut answer.topics {
             let key = produce::encoded_key(&topic.key, version)?;
             for result in &mut topic.partitions {
@@ -176,8 +166,10 @@ impl Session {
                     continue;
                 };
                 sent.topic.metrics.broker_refusal(result.error_code);
-                if result.error_code != INVALID_RECORD {
-                    self.read_limits_in_background(&sent.topic);
+                // The broker knows a limit better: it is learned before the next batch. Once for each topic.
+                if result.error_code != INVALID_RECORD && outdated.insert(&sent.topic.name) {
+                    let cluster = &self.shared.cluster;
+                    cluster.read_limits_soon(&sent.topic.name, self.node_id());
                 }
                 if result.error_message.is_none()
                     && let Some(text) = self.explanation(result.error_code, sent)
@@ -257,18 +249,6 @@ impl Session {
             );
         }
         format!("{MOST_LIKELY}, which sizegate has not read yet")
-    }
-
-    /// The broker knows a limit better: learn it before the next batch.
-    fn read_limits_in_background(&self, topic: &TopicHandle) {
-        let cluster = self.shared.cluster.clone();
-        let node_id = self.node_id();
-        let name = Arc::clone(&topic.name);
-        tokio::spawn(async move {
-            if let Lookup::Found(topic) = cluster.find_topic(&name).await {
-                let _ = cluster.read_limits(&topic, node_id, CURRENT).await;
-            }
-        });
     }
 }
 

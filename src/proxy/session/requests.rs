@@ -8,17 +8,19 @@ mod produce;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
 use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
-use super::{Asking, BACKLOG_BYTES, Close, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
-use crate::policy::Arrival;
-use crate::proxy::budget::{Admission, Lease};
+use super::{Asking, BACKLOG_BYTES, Close, HEAD, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
+use crate::policy::{Arrival, Policy};
+use crate::proxy::budget::{Account, Admission, Lease};
 use crate::proxy::ledger::{Answer, Expected};
 use crate::proxy::oversized::Oversized;
+use crate::proxy::verdict::Asked;
 use crate::telemetry::ClientConnection;
 use crate::wire::api::{self, FrameHead};
 
@@ -30,6 +32,8 @@ pub struct Requests {
     rest: BytesMut,
     /// The frame that is half here, once its bytes are admitted.
     half: Option<Half>,
+    /// When the head began of which some bytes are here.
+    head_begun: Option<Instant>,
     /// The size of the last frame, if that took more than one read: the next one is likely to be as large, and is
     /// read in one piece into a buffer that it need not leave.
     usual_bytes: usize,
@@ -81,28 +85,57 @@ enum Waiting {
         admission: Admission,
     },
     /// What the verdict on a frame that is here needs to know.
-    Knowledge {
-        head: FrameHead,
-        frame: Bytes,
-        arrival: Arrival,
-        lease: Lease,
-        asking: Asking,
-    },
+    Knowledge(Asking),
+}
+
+/// A request in hand: whole, and not judged yet.
+pub(super) struct Pending {
+    pub head: FrameHead,
+    pub frame: Bytes,
+    pub arrival: Arrival,
+    /// For the frame.
+    pub lease: Lease,
+    /// The rules that it was first judged by: it is judged by them to its end, whatever is reloaded meanwhile. `None`
+    /// until something has to be asked.
+    pub policy: Option<Arc<Policy>>,
+    /// What has been asked for it.
+    pub asked: Asked,
 }
 
 impl Requests {
-    /// A frame is half here, or something is waited for.
-    pub fn is_busy(&self) -> bool {
-        self.waiting.is_some() || !self.is_at_boundary()
+    /// Memory or knowledge is waited for.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// The rest of a frame has yet to come.
+    pub fn is_half_here(&self) -> bool {
+        !self.is_at_boundary()
     }
 
     fn is_at_boundary(&self) -> bool {
         self.rest.is_empty() && matches!(self.intake, Intake::Frame)
     }
 
-    /// Memory is held for bytes that have not come.
-    pub fn holds_half_a_frame(&self) -> bool {
-        self.half.is_some()
+    /// Some of a frame's first bytes are here, and not all of its head.
+    fn is_inside_head(&self) -> bool {
+        !self.rest.is_empty()
+            && matches!(self.intake, Intake::Frame)
+            && self.half.is_none()
+            && self.waiting.is_none()
+    }
+
+    /// A head takes longer than any client needs for it.
+    pub fn is_head_late(&self) -> bool {
+        self.head_begun.is_some_and(|begun| begun.elapsed() >= HEAD)
+    }
+
+    /// What is remembered of a frame that is not kept.
+    pub fn remembered_bytes(&self) -> usize {
+        match &self.intake {
+            Intake::Drain(oversized) => oversized.remembered_bytes(),
+            Intake::Frame | Intake::Pass(_) => 0,
+        }
     }
 
     /// Too little of the frame that is half here came for too long, or it takes too long in all.
@@ -135,10 +168,20 @@ impl Session {
         Ok((self.may_read() && self.poll_read_client(cx)?.is_ready()) || moved)
     }
 
-    /// No request is read while the client owes too much reading, or after its last one.
+    /// Nothing but the client keeps the next request from being read.
+    pub(super) fn reads_requests(&self) -> bool {
+        self.to_upstream.is_empty() && self.requests.waiting.is_none() && self.may_read()
+    }
+
+    /// No request is read while the client owes too much reading, or after its last one. While memory is short, whoever
+    /// has much in flight waits for answers first.
     fn may_read(&self) -> bool {
+        let is_last_read = self.is_draining && self.requests.is_at_boundary();
+        let is_patient =
+            self.ledger.remembered_bytes() > Account::FREE_BYTES && self.shared.budget.is_short();
         self.requests.ended.is_none()
-            && !(self.is_draining && self.requests.is_at_boundary())
+            && !is_last_read
+            && !is_patient
             && !self.ledger.is_full()
             && self.to_client.len() + self.ledger.made_bytes() <= BACKLOG_BYTES
     }
@@ -179,29 +222,19 @@ impl Session {
                     Ok(Poll::Pending)
                 }
                 Poll::Ready(lease) => {
+                    self.acted_at = Instant::now();
                     self.expect_rest_of_frame(frame_bytes, begun, lease);
                     Ok(Poll::Ready(true))
                 }
             },
-            Some(Waiting::Knowledge {
-                head,
-                frame,
-                arrival,
-                lease,
-                mut asking,
-            }) => match asking.as_mut().poll(cx) {
+            Some(Waiting::Knowledge(mut asking)) => match asking.as_mut().poll(cx) {
                 Poll::Pending => {
-                    self.requests.waiting = Some(Waiting::Knowledge {
-                        head,
-                        frame,
-                        arrival,
-                        lease,
-                        asking,
-                    });
+                    self.requests.waiting = Some(Waiting::Knowledge(asking));
                     Ok(Poll::Pending)
                 }
-                Poll::Ready(asked) => {
-                    self.on_produce(head, frame, arrival, lease, asked)?;
+                Poll::Ready(pending) => {
+                    self.acted_at = Instant::now();
+                    self.on_produce(pending)?;
                     self.consume()?;
                     Ok(Poll::Ready(true))
                 }
@@ -305,6 +338,7 @@ impl Session {
         self.requests.intake = Intake::default();
         self.requests.rest = BytesMut::new();
         self.requests.half = None;
+        self.requests.head_begun = None;
     }
 
     pub(super) fn expect(&mut self, head: &FrameHead, answer: Answer) {

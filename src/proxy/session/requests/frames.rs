@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 
 use super::super::buffers::{self, BUFFER_BYTES, LARGEST_KEPT_BYTES, READ_BYTES};
-use super::{Close, Half, Intake, Session, Waiting};
+use super::{Close, Half, Intake, Pending, Session, Waiting};
 use crate::policy::Arrival;
 use crate::proxy::budget::Lease;
 use crate::proxy::ledger::Answer;
@@ -71,6 +71,10 @@ impl Session {
         if self.requests.rest.is_empty() {
             self.requests.rest_lease = Lease::default();
         }
+        if self.requests.is_inside_head() {
+            self.requests.head_begun.get_or_insert(self.last_traffic);
+            self.watch_for_stall();
+        }
         Ok(())
     }
 
@@ -82,6 +86,7 @@ impl Session {
         }
         // A length that no request has is known before its head is whole, and the rest of it may never come.
         self.check_length(length)?;
+        self.check_key(length.unsigned_abs())?;
         FrameHead::read(&self.requests.rest).ok().map(Start::Frame)
     }
 
@@ -97,6 +102,23 @@ impl Session {
         None
     }
 
+    /// A request above the limit that is no Produce is known by its key, and the rest of its head may never come.
+    /// `None`: the connection ends for it.
+    fn check_key(&mut self, request_bytes: u32) -> Option<()> {
+        let api_key = self.requests.rest.get(PREFIX_BYTES..)?.first_chunk();
+        let api_key = api_key.map(|key| i16::from_be_bytes(*key));
+        match api_key.filter(|key| *key != api::PRODUCE) {
+            Some(api_key) if request_bytes > self.shared.frame_bytes => {
+                self.end(Close::FrameTooLarge {
+                    api_key,
+                    request_bytes,
+                });
+                None
+            }
+            _ => Some(()),
+        }
+    }
+
     /// A token without a Kafka header, too short to be a request. Always `true`: it streams through.
     fn start_token(&mut self, frame_bytes: usize) -> bool {
         let head = FrameHead {
@@ -107,6 +129,7 @@ impl Session {
         };
         self.expect(&head, Answer::Token);
         self.requests.intake = Intake::Pass(frame_bytes);
+        self.requests.head_begun = None;
         true
     }
 
@@ -120,6 +143,7 @@ impl Session {
             }
         };
         self.requests.is_kafka = true;
+        self.requests.head_begun = None;
         let frame_bytes = head.frame_bytes();
         match plan {
             Plan::Pass => {
@@ -162,8 +186,14 @@ impl Session {
                     ended: self.last_traffic,
                     in_flight: self.ledger.len(),
                 };
-                let lease = half.map(|half| half.lease).unwrap_or_default();
-                self.on_frame(head, frame, arrival, lease)?;
+                self.on_frame(Pending {
+                    head,
+                    frame,
+                    arrival,
+                    lease: half.map(|half| half.lease).unwrap_or_default(),
+                    policy: None,
+                    asked: Asked::default(),
+                })?;
             }
             Plan::Hold => {
                 self.hold(frame_bytes);
@@ -270,26 +300,16 @@ impl Session {
     }
 
     /// A whole frame of a kind that is read.
-    fn on_frame(
-        &mut self,
-        head: FrameHead,
-        frame: Bytes,
-        arrival: Arrival,
-        lease: Lease,
-    ) -> Result<(), Close> {
-        match head.api_key {
-            api::PRODUCE => self.on_produce(head, frame, arrival, lease, Asked::default()),
+    fn on_frame(&mut self, pending: Pending) -> Result<(), Close> {
+        match pending.head.api_key {
+            api::PRODUCE => return self.on_produce(pending),
             api::SASL_HANDSHAKE | api::SASL_AUTHENTICATE => {
-                self.on_sasl(head, frame);
-                self.to_upstream.hold(lease);
-                Ok(())
+                self.on_sasl(pending.head, pending.frame);
             }
-            _ => {
-                self.on_api_versions(head, frame);
-                self.to_upstream.hold(lease);
-                Ok(())
-            }
+            _ => self.on_api_versions(pending.head, pending.frame),
         }
+        self.to_upstream.hold(pending.lease);
+        Ok(())
     }
 
     fn on_api_versions(&mut self, head: FrameHead, frame: Bytes) {

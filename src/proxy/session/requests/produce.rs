@@ -1,61 +1,67 @@
 //! Produce: judged, and what the verdict says carried out. What is too large to be held is read and refused.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
-use super::{Intake, Requests, Session, Waiting};
-use crate::policy::Arrival;
-use crate::proxy::budget::Lease;
+use super::{Intake, Pending, Requests, Session, Waiting};
 use crate::proxy::ledger::{Answer, Produced};
 use crate::proxy::session::Close;
 use crate::proxy::session::buffers::BUFFER_BYTES;
-use crate::proxy::verdict::{Asked, Verdict, by_topic};
+use crate::proxy::verdict::{Question, Verdict, by_topic};
 use crate::wire::api::FrameHead;
 use crate::wire::produce_answer::ProduceAnswer;
 use crate::wire::splice::Piece;
 
+/// Partitions of topics that the control plane does not know, remembered of one request to explain what the broker says
+/// of them: who invents thousands of names gets the broker's answer as it is.
+const MOST_UNKNOWN_SENT: usize = 256;
+
 impl Session {
-    pub(super) fn on_produce(
-        &mut self,
-        head: FrameHead,
-        frame: Bytes,
-        arrival: Arrival,
-        mut lease: Lease,
-        asked: Asked,
-    ) -> Result<(), Close> {
+    pub(super) fn on_produce(&mut self, mut pending: Pending) -> Result<(), Close> {
+        let current = self.shared.policy.load();
+        let policy = pending.policy.as_ref().unwrap_or(&current);
+        let (frame, version) = (&pending.frame, pending.head.api_version);
         let weighed = self
             .judge
-            .weigh(&frame, head.api_version, &asked, &mut self.who);
-        let asking = match weighed {
+            .weigh(frame, version, policy, &pending.asked, &mut self.who);
+        let question = match weighed {
             Err(malformed) => {
                 self.end(Close::MalformedRequest(malformed));
                 return Ok(());
             }
-            Ok(Some(question)) => self.ask(question, asked, &frame),
-            Ok(None) if !asked.frame && self.may_be_too_large(&head) => self.ask_frame_limit(asked),
-            Ok(None) => {
-                if let Some(limit) = asked.frame_limit {
-                    self.judge.over_frame(head.request_bytes, limit);
-                }
-                let verdict = self.judge.settle(&frame, &self.who, &arrival);
-                self.carry_out(head, frame, verdict);
-                self.to_upstream.hold(lease);
-                self.judge.release();
-                self.requests.judged += 1;
-                return Ok(());
+            Ok(None) if !pending.asked.frame && self.may_be_too_large(&pending.head) => {
+                Some(Question::FrameLimit)
             }
+            Ok(question) => question,
         };
-        // The frame keeps the worker's buffer meanwhile; what was weighed is weighed again.
-        if lease.is_empty() {
-            lease = self.shared.budget.charge(BUFFER_BYTES);
+        if let Some(question) = question {
+            pending.policy = Some(Arc::clone(policy));
+            // The frame keeps the worker's buffer meanwhile; what was weighed is weighed again.
+            if pending.lease.is_empty() {
+                let bytes = pending.frame.len().max(BUFFER_BYTES);
+                pending.lease = self.shared.budget.charge(bytes);
+            }
+            self.judge.release();
+            self.requests.waiting = Some(Waiting::Knowledge(self.ask(question, pending)));
+            return Ok(());
         }
-        self.judge.release();
-        self.requests.waiting = Some(Waiting::Knowledge {
+        let Pending {
             head,
             frame,
             arrival,
             lease,
-            asking,
-        });
+            asked,
+            ..
+        } = pending;
+        if let Some(limit) = asked.frame_limit {
+            self.judge.over_frame(head.request_bytes, limit);
+        }
+        let verdict = self.judge.settle(&frame, &self.who, &arrival);
+        self.carry_out(head, frame, verdict);
+        self.to_upstream.hold(lease);
+        self.judge.release();
+        self.requests.judged += 1;
         Ok(())
     }
 
@@ -63,9 +69,14 @@ impl Session {
     fn carry_out(&mut self, head: FrameHead, frame: Bytes, verdict: Verdict) {
         let Verdict {
             kept,
-            sent,
+            mut sent,
             refused,
         } = verdict;
+        let mut unknown = 0;
+        sent.retain(|sent| {
+            unknown += usize::from(sent.topic.known.is_none());
+            sent.topic.known.is_some() || unknown <= MOST_UNKNOWN_SENT
+        });
         let wants_answer = self.judge.layout().acks != 0;
         let is_refused = !refused.is_empty();
         let is_forwarded = match kept {
