@@ -22,7 +22,7 @@ pub use self::weigh::{Inspected, LongDecode, inspect_long};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
-use crate::inspect::Proof;
+use crate::inspect::{NearGates, Proof};
 use crate::policy::{
     Action, BatchFacts, Codec, Learned, LingerWatch, LoopDetector, Size, Violation,
 };
@@ -174,6 +174,10 @@ struct Measured {
     facts: BatchFacts,
     /// What sufficed to judge what is inside, where a limit is inside.
     proof: Option<Proof>,
+    /// The gates inside it at which it is near the limit.
+    near: NearGates,
+    /// Of a batch that is over a limit: what else it is over, as far as that was looked at.
+    also: Vec<Violation>,
 }
 
 impl Outcome {
