@@ -20,5 +20,7 @@ mod formats;
 mod ladder;
 #[path = "inspect/lies.rs"]
 mod lies;
+#[path = "inspect/near.rs"]
+mod near;
 #[path = "inspect/pieces.rs"]
 mod pieces;
