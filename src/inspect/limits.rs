@@ -1,7 +1,7 @@
 //! Limits inside a batch, and what they come to for one batch.
 
-use super::{Effort, Over};
 use super::near::{NearGates, far_bytes};
+use super::{Effort, Over};
 use crate::batch::{BATCH_HEADER_BYTES, ESTIMATE_SURPLUS_BYTES, RecordSizes};
 use crate::policy::{Gate, Size};
 
@@ -102,10 +102,7 @@ impl Ceilings {
             key,
             value,
             headers,
-            of_batch: [
-                (Gate::Uncompressed, uncompressed),
-                (Gate::Ratio, by_ratio),
-            ],
+            of_batch: [(Gate::Uncompressed, uncompressed), (Gate::Ratio, by_ratio)],
             near_share,
             far_record: far(record)
                 .min(match far(estimate) {

@@ -108,8 +108,7 @@ fn look(
     };
     if codec == Codec::None {
         let size = Size::Exact(message.wire_bytes());
-        let mut tally =
-            Tally::new(ceilings, ceilings.batch_over(size), None).of_all_gates(overs);
+        let mut tally = Tally::new(ceilings, ceilings.batch_over(size), None).of_all_gates(overs);
         // It is the only one: where it ends, so does the walk.
         let _ = tally.record(&sizes);
         if let Some(overs) = tally.overs.take() {
@@ -123,8 +122,8 @@ fn look(
         return (inspection, 1);
     }
     let around = message.wire_bytes().saturating_sub(value.len() as u64);
-    let bound = upper_bound(codec, value)
-        .filter(|bound| ceilings.hold_message(around, bound.at_most));
+    let bound =
+        upper_bound(codec, value).filter(|bound| ceilings.hold_message(around, bound.at_most));
     if let Some(bound) = bound
         && ceilings.are_far_from_message(around, bound.at_most, bound.is_exact)
     {

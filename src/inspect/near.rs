@@ -28,7 +28,10 @@ impl NearGates {
 
     /// The gates, in their order.
     pub fn gates(self) -> impl Iterator<Item = Gate> {
-        Gate::ALL.iter().copied().filter(move |gate| self.has(*gate))
+        Gate::ALL
+            .iter()
+            .copied()
+            .filter(move |gate| self.has(*gate))
     }
 }
 

@@ -80,13 +80,21 @@ fn a_batch_is_near_the_ratio_gate_above_its_share_of_what_the_ratio_allows() {
     for &codec in Codec::ALL {
         let batch = batch(codec, &content);
         let ratio = uncompressed as f64 / batch.len() as f64;
-        for (ratio, is_near) in [(ratio * 1.01, true), (ratio * 1.9, true), (ratio * 2.1, false)] {
+        for (ratio, is_near) in [
+            (ratio * 1.01, true),
+            (ratio * 1.9, true),
+            (ratio * 2.1, false),
+        ] {
             let limits = DeepLimits {
                 ratio: Some(ratio),
                 ..DeepLimits::NONE
             };
             let expected = if is_near { vec![Gate::Ratio] } else { vec![] };
-            assert_eq!(near(&batch, &limits), (expected, Finding::Within), "{codec}");
+            assert_eq!(
+                near(&batch, &limits),
+                (expected, Finding::Within),
+                "{codec}"
+            );
         }
     }
 }
@@ -94,7 +102,13 @@ fn a_batch_is_near_the_ratio_gate_above_its_share_of_what_the_ratio_allows() {
 #[test]
 fn every_gate_that_is_near_is_told_of_at_once() {
     let uncompressed = 61 + records(&content()).len() as u64;
-    let [(_, record), (_, estimate), (_, key), (_, value), (_, headers)] = sizes();
+    let [
+        (_, record),
+        (_, estimate),
+        (_, key),
+        (_, value),
+        (_, headers),
+    ] = sizes();
     let limits = DeepLimits {
         uncompressed_bytes: Some(uncompressed),
         record_bytes: Some(record),
@@ -125,8 +139,8 @@ fn what_cannot_be_decoded_stays_within_a_limit_that_its_headers_prove() {
         let limits = limit(Gate::Record, 220_000);
         let effort = Effort::VERDICT.noticing_near(HALF).decode_at_most(1_000);
         let found = look(&batch, &limits, effort);
-        let is_proven = look(&batch, &limits, Effort::VERDICT.decode_at_most(1_000)).finding
-            == Finding::Within;
+        let is_proven =
+            look(&batch, &limits, Effort::VERDICT.decode_at_most(1_000)).finding == Finding::Within;
         if is_proven {
             assert_eq!(found.finding, Finding::Within, "{codec}");
             assert_eq!(found.is_cut, codec != Codec::None, "{codec}");

@@ -67,7 +67,13 @@ pub fn inspect_long(frame: &[u8], decodes: &[LongDecode]) -> Inspected {
     let mut left = DECODE_IN_ALL_BYTES;
     let inspect_one = |decode: &LongDecode| {
         let records = frame.get(decode.records.clone())?;
-        let seen = see(&decode.header, records, &decode.limits, decode.look, &mut left);
+        let seen = see(
+            &decode.header,
+            records,
+            &decode.limits,
+            decode.look,
+            &mut left,
+        );
         Some((decode.partition_entry, seen))
     };
     decodes.iter().filter_map(inspect_one).collect()
