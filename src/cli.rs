@@ -12,9 +12,9 @@ use clap::builder::Resettable;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cluster::Cluster;
-use crate::config::{self, Config, ConfigErrors, Overrides};
+use crate::config::{self, Config, ConfigErrors, Overrides, OwnAddresses};
 use crate::findings::Commands;
-use crate::net::Connector;
+use crate::net::{Connector, Own};
 use crate::version;
 
 pub mod align;
@@ -155,7 +155,10 @@ fn with_cluster<T>(
     config: &Config,
     ask: impl AsyncFnOnce(&Cluster, &Commands) -> Result<T, String>,
 ) -> Result<T, String> {
-    let connector = Connector::new(&config.cluster).map_err(|error| error.to_string())?;
+    let own = Own::new(Some(OwnAddresses::new(config)));
+    let connector = Connector::new(&config.cluster)
+        .map_err(|error| error.to_string())?
+        .with_own(own);
     let cluster = Cluster::new(config, connector);
     let commands = Commands::new(config);
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -25,8 +25,8 @@ use tokio_util::task::TaskTracker;
 use self::reload::Live;
 use crate::admin;
 use crate::cluster::Cluster;
-use crate::config::{Config, Overrides};
-use crate::net::{Acceptor, Connector};
+use crate::config::{Config, Overrides, OwnAddresses};
+use crate::net::{Acceptor, Connector, Own};
 use crate::policy::Policy;
 use crate::proxy::{Book, Bound, Budget, Listeners, Shared};
 use crate::telemetry::log::{CloseLog, LevelHandle, RefusalLog};
@@ -146,7 +146,10 @@ async fn serve(
 /// The configuration names something that cannot be used.
 pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
     let in_words = |error: &dyn std::fmt::Display| StartError::Config(error.to_string());
-    let connector = Connector::new(&config.cluster).map_err(|e| in_words(&e))?;
+    let own = Own::new(Some(OwnAddresses::new(config)));
+    let connector = Connector::new(&config.cluster)
+        .map_err(|e| in_words(&e))?
+        .with_own(own);
     let acceptor = Acceptor::new(config.listener.tls.as_ref()).map_err(|e| in_words(&e))?;
     let policy = Policy::compile(config).map_err(|e| in_words(&e))?;
     let metrics = Metrics::new(config.telemetry.topics);

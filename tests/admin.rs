@@ -55,6 +55,7 @@ fn status() -> StatusView {
             is_up: true,
             error: None,
             missing_rights: None,
+            brokers_outside: vec!["broker 7 is outside listener.node_ports.node_ids".into()],
             limits_age_seconds: Some(3),
             brokers: 1,
             topics: 2,

@@ -48,7 +48,8 @@ pub fn run(args: RunArgs) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    for advice in config.advice() {
+    let unknown = crate::config::unknown_variables(&crate::config::process_env());
+    for advice in config.advice().into_iter().chain(unknown) {
         tracing::warn!("{advice}");
     }
     let options = RunOptions {

@@ -43,6 +43,7 @@ impl Session {
                 });
             }
             Ok(None) => {
+                self.count_unnamed_software();
                 let verdict = self.judge.settle(&frame, &self.who, &arrival);
                 self.carry_out(head, frame, verdict);
                 self.to_upstream.hold(lease);
