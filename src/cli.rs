@@ -206,6 +206,31 @@ fn print_mistakes(errors: &ConfigErrors) {
     eprintln!("{errors}\nsizegate: {count} {mistakes} in the configuration");
 }
 
+/// Says that something could not be done: as JSON on standard output where that was asked for, else to a person.
+pub(crate) fn fail(is_json: bool, code: u8, error: &str) -> ExitCode {
+    if is_json {
+        print(&format!("{:#}\n", serde_json::json!({"error": error})));
+    } else {
+        eprintln!("sizegate: {error}");
+    }
+    ExitCode::from(code)
+}
+
+/// Likewise of a configuration with mistakes.
+pub(crate) fn fail_on_mistakes(is_json: bool, errors: &ConfigErrors) -> ExitCode {
+    if is_json {
+        return fail(true, USAGE, &errors.to_string());
+    }
+    print_mistakes(errors);
+    ExitCode::from(USAGE)
+}
+
+/// Advice on a configuration, and on the environment that it was read in.
+pub(crate) fn advice(config: &Config) -> Vec<String> {
+    let unknown = config::unknown_variables(&config::process_env());
+    config.advice().into_iter().chain(unknown).collect()
+}
+
 /// One row of a [`table`].
 pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()

@@ -116,7 +116,7 @@ fn verdict(refusal: &Value) -> BTreeMap<String, Value> {
     fields
 }
 
-/// Enforcing stops at the first gate; observing tells of the others as well.
+/// Enforcing stops at the first gate; observing tells of the others as well. What it lets pass the broker may refuse.
 fn is_first(refusal: &Value) -> bool {
     let said = refusal.get("text").or_else(|| refusal.get("message"));
     !said.is_some_and(|said| said.as_str().unwrap().contains("would also refuse"))
@@ -125,7 +125,7 @@ fn is_first(refusal: &Value) -> bool {
 fn refusals(sizegate: &Sizegate) -> Vec<BTreeMap<String, Value>> {
     let all = sizegate.json("/api/v1/refusals");
     let all = all["refusals"].as_array().unwrap().iter();
-    all.filter(|refusal| is_first(refusal))
+    all.filter(|refusal| refusal["refused_by"] == "sizegate" && is_first(refusal))
         .map(verdict)
         .collect()
 }

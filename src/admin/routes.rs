@@ -222,7 +222,6 @@ async fn refusals(State(state): State<AdminState>, Asked(query): Asked<RefusalsQ
         Ok(query) => {
             let body = blocking(move || {
                 let refusals = state.refusals.query(&query);
-                let refusals: Vec<_> = refusals.iter().map(|refusal| &**refusal).collect();
                 json!({ "refusals": refusals })
             });
             json_or_failed(body.await)

@@ -48,8 +48,7 @@ pub fn run(args: RunArgs) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let unknown = crate::config::unknown_variables(&crate::config::process_env());
-    for advice in config.advice().into_iter().chain(unknown) {
+    for advice in super::advice(&config) {
         tracing::warn!("{advice}");
     }
     let options = RunOptions {

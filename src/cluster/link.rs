@@ -80,7 +80,8 @@ impl Link {
         let is_loop = own.came_back(call);
         own.set_loop(to, is_loop);
         if is_loop {
-            let text = format!("connect {to}: it leads back to this sizegate, through another proxy");
+            let text =
+                format!("connect {to}: it leads back to this sizegate, through another proxy");
             return Err(CallError::Connect(io::Error::other(text)));
         }
         versions?;

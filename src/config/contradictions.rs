@@ -9,8 +9,8 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::RegexSet;
 
 use super::mistakes::{Report, below};
-use super::scalars::size_text;
 use super::own::OwnAddresses;
+use super::scalars::size_text;
 use super::{Advertise, BatchLimit, Config, Decode, Family, Limits, Rule, TopicPattern};
 use crate::policy::Gate;
 

@@ -5,13 +5,15 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use super::topics::TopicHandle;
+use super::verdict::{INVALID_RECORD, Sent};
 use super::{ClientInfo, Shared};
 use crate::policy::{
     Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Place, Policy, Reader, Refusal,
     Size, Source, StuckWatch, Suspect, Violation,
 };
 use crate::telemetry::{
-    FetchSetting, Lingering, OVERSIZED_NOTE, Oversized, Peer, RefusalRecord, STUCK_NOTE, Stuck,
+    BrokerRefusal, FetchSetting, Lingering, OVERSIZED_NOTE, Oversized, Peer, RefusalRecord,
+    STUCK_NOTE, Stuck,
 };
 use crate::wire::api_versions::ClientSoftware;
 use crate::wire::fetch::Ask;
@@ -117,6 +119,39 @@ impl Shared {
         let record = Arc::new(record);
         self.refusal_log.log_refusal(&record);
         self.refusals.record(record);
+    }
+}
+
+impl Shared {
+    /// The broker refused what passed here: kept for the API. `said`: what the client was told.
+    pub(super) fn report_broker_refusal(
+        &self,
+        sent: &Sent,
+        error_code: i16,
+        said: Option<&String>,
+        client: &ClientInfo,
+    ) {
+        let limit = sent.topic.own();
+        self.refusals.record_broker(BrokerRefusal {
+            id: self.next_refusal_id(),
+            at: SystemTime::now(),
+            text: said.cloned().unwrap_or_default(),
+            topic: sent.topic.name.to_string(),
+            partition: sent.partition,
+            // INVALID_RECORD says many things.
+            gate: (error_code != INVALID_RECORD).then_some(Gate::Batch),
+            size_bytes: sent.wire_bytes,
+            limit_bytes: limit.map(|limit| limit.value),
+            source: limit.map(|limit| limit.source),
+            error_code,
+            client_id: client.client_id.clone().unwrap_or_default(),
+            software: client.software_text(),
+            address: client.address.to_string(),
+            principal: client.principal.as_deref().map(str::to_owned),
+            batch_bytes: sent.wire_bytes,
+            codec: sent.codec,
+            records: sent.records.max(0).unsigned_abs(),
+        });
     }
 }
 
@@ -270,11 +305,34 @@ impl ClientInfo {
     }
 }
 
-/// For logs: at most 256 characters, none of them a control character.
+/// For logs and the page: at most 256 characters, none of them a control character, none that turns the direction of
+/// what is read (U+202E and its like).
 pub(super) fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)
         .chars()
         .take(256)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .map(|c| if is_unseen(c) { '\u{fffd}' } else { c })
         .collect()
+}
+
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_turns_or_hides_text_is_replaced() {
+        assert_eq!(
+            printable("a\u{202e}b\u{2066}c\nd\u{200b}é".as_bytes()),
+            "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}é"
+        );
+        assert_eq!(printable("заказы-注文".as_bytes()), "заказы-注文");
+    }
 }

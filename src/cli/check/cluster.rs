@@ -85,7 +85,7 @@ fn as_json(
     json!({
         "ok": exit == FINE,
         "mistakes": [],
-        "advice": config.advice(),
+        "advice": crate::cli::advice(config),
         "cluster": {"brokers": brokers, "topics": facts.topics.len()},
         "findings": findings,
         "unseen": facts.unseen,
@@ -99,7 +99,7 @@ fn text(config: &Config, facts: &ClusterFacts, findings: &[Finding]) -> String {
     for finding in findings {
         one(finding, &mut text);
     }
-    for advice in config.advice() {
+    for advice in crate::cli::advice(config) {
         let _ = writeln!(text, "advice: {advice}\n");
     }
     for Unseen { what, grant } in &facts.unseen {

@@ -134,12 +134,19 @@ impl Session {
                     continue;
                 };
                 sent.topic.metrics.broker_refusal(result.error_code);
+                sent.refused_by_broker();
                 if result.error_code != INVALID_RECORD {
                     self.read_limits_in_background(&sent.topic);
                 }
-                if result.error_message.is_none()
-                    && let Some(text) = self.explanation(result.error_code, sent)
-                {
+                let own = result.error_message.as_deref().map(printable);
+                let ours = match own {
+                    None => self.explanation(result.error_code, sent),
+                    Some(_) => None,
+                };
+                let said = ours.as_ref().or(own.as_ref());
+                self.shared
+                    .report_broker_refusal(sent, result.error_code, said, &self.who);
+                if let Some(text) = ours {
                     self.shared.refusal_log.log_broker_refusal(
                         &sent.topic.name,
                         result.error_code,
@@ -164,6 +171,7 @@ impl Session {
             codec,
             records,
             uncompressed,
+            ..
         } = sent;
         let codec = codec.map_or("unknown", Codec::label);
         let (unpacked, unpacked_tail) = match *uncompressed {

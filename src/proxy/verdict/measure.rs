@@ -90,20 +90,7 @@ pub(super) fn sample(
         let effort = Effort::MEASURES.decode_at_most(most);
         let inspection = inspect(&measured.header, batch, &DeepLimits::NONE, effort, scratch);
         if inspection.records.is_some() {
-            measured
-                .topic
-                .metrics
-                .record_bytes
-                .observe_tally(&scratch.sizes().record_bytes);
-            measured
-                .topic
-                .metrics
-                .estimate_bytes
-                .observe_tally(&scratch.sizes().estimate_bytes);
-            measured
-                .topic
-                .metrics
-                .largest_parts(&scratch.sizes().largest);
+            measured.sizes = Some(Box::new(*scratch.sizes()));
         }
         inspection
     });
@@ -117,10 +104,10 @@ pub(super) fn sample(
         metrics.inspection_seconds(codec).observe(took);
     }
     // Should the broker refuse it, its text says what was seen.
-    measured.facts.uncompressed = measured.facts.uncompressed.or(inspection.uncompressed);
     if let Some(Size::Exact(bytes)) = inspection.uncompressed {
-        measured.topic.metrics.uncompressed(codec, bytes);
+        measured.uncompressed_bytes = Some(bytes);
     }
+    measured.facts.uncompressed = measured.facts.uncompressed.or(inspection.uncompressed);
 }
 
 /// What is inside a batch about to be refused, for the text: as far as it can be seen in passing.

@@ -1,5 +1,6 @@
 //! The second half of judging: counting what passes, refusing what does not.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -128,19 +129,8 @@ impl Judge {
 
     /// Counts what was measured of a batch that goes on to the broker.
     fn count(&self, measured: &mut Measured, batch: &[u8], now: Instant) {
-        let Measured {
-            topic,
-            header,
-            facts,
-            proof,
-            ..
-        } = &*measured;
+        let Measured { facts, proof, .. } = &*measured;
         let Some(codec) = facts.codec else { return };
-        topic.metrics.batch(
-            codec,
-            facts.wire_bytes,
-            u64::from(header.records_count.max(0).unsigned_abs()),
-        );
         if let Some(proof) = proof {
             self.shared.metrics.inspection(proof.label(), codec);
         }
@@ -261,7 +251,13 @@ impl Judge {
 
 impl Measured {
     fn sent(self, partition: i32) -> Sent {
-        let Measured { topic, facts, .. } = self;
+        let Measured {
+            topic,
+            facts,
+            sizes,
+            uncompressed_bytes,
+            ..
+        } = self;
         let BatchFacts {
             wire_bytes,
             codec,
@@ -276,6 +272,35 @@ impl Measured {
             codec,
             records,
             uncompressed,
+            sizes,
+            uncompressed_bytes,
+            is_refused: Cell::new(false),
+        }
+    }
+}
+
+impl Sent {
+    /// The broker refused it for its size.
+    pub fn refused_by_broker(&self) {
+        self.is_refused.set(true);
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        let Some(codec) = self.codec.filter(|_| !self.is_refused.get()) else {
+            return;
+        };
+        let metrics = &self.topic.metrics;
+        let records = u64::from(self.records.max(0).unsigned_abs());
+        metrics.batch(codec, self.wire_bytes, records);
+        if let Some(bytes) = self.uncompressed_bytes {
+            metrics.uncompressed(codec, bytes);
+        }
+        if let Some(sizes) = &self.sizes {
+            metrics.record_bytes.observe_tally(&sizes.record_bytes);
+            metrics.estimate_bytes.observe_tally(&sizes.estimate_bytes);
+            metrics.largest_parts(&sizes.largest);
         }
     }
 }

@@ -353,6 +353,8 @@ impl Measured {
             facts: facts(&header),
             proof: None,
             near: NearGates::NONE,
+            sizes: None,
+            uncompressed_bytes: None,
             also: Vec::new(),
         }
     }
