@@ -71,6 +71,7 @@ pub enum FailOn {
 pub fn run(args: CheckArgs) -> ExitCode {
     if args.ready && args.output == Output::Json {
         let text = "--ready answers in one line of text: leave --output out";
+        eprintln!("sizegate: {text}");
         return super::fail(true, USAGE, text);
     }
     if args.ready {
