@@ -80,45 +80,55 @@ impl Shared {
         is_loop: bool,
         client: &ClientInfo,
     ) {
-        let facts = refusal.facts;
-        let limit = &refusal.violation.limit;
-        let name = limit.name.as_deref().map(str::to_owned);
-        let record = RefusalRecord {
-            id: refusal.id.clone(),
-            at: SystemTime::now(),
-            text: refusal.text.clone(),
-            topic: refusal.place.topic.to_string(),
-            partition: refusal.place.partition,
-            gate: limit.gate,
-            size_bytes: refusal.violation.size.bytes(),
-            at_least: matches!(refusal.violation.size, Size::AtLeast(_)),
-            limit_bytes: limit.value,
-            source: limit.source,
-            rule: name.clone().filter(|_| limit.source == Source::Rule),
-            member: name.filter(|_| limit.source == Source::Family),
-            action: if error_code == 0 {
-                Action::Observe
-            } else {
-                Action::Reject
-            },
-            error_code,
-            is_loop,
-            client_id: client.client_id.clone().unwrap_or_default(),
-            software: client.software_text(),
-            address: client.address.to_string(),
-            principal: client.principal.as_deref().map(str::to_owned),
-            batch_bytes: facts.map(|facts| facts.wire_bytes),
-            uncompressed_bytes: match facts.and_then(|facts| facts.uncompressed) {
-                Some(Size::Exact(bytes)) => Some(bytes),
-                Some(Size::AtLeast(_)) | None => None,
-            },
-            codec: facts.and_then(|facts| facts.codec),
-            records: facts.map(|facts| facts.records.max(0).unsigned_abs()),
-            record: refusal.violation.record.map(|record| record.index + 1),
-        };
-        let record = Arc::new(record);
+        let record = Arc::new(record(refusal, error_code, is_loop, client));
         self.refusal_log.log_refusal(&record);
         self.refusals.record(record);
+    }
+
+    /// Likewise what a batch that is only observed is over beside another gate.
+    pub(super) fn report_beside(&self, refusal: &Refusal, client: &ClientInfo) {
+        let record = Arc::new(record(refusal, 0, false, client));
+        self.refusal_log.log_beside(&record);
+        self.refusals.record(record);
+    }
+}
+
+fn record(refusal: &Refusal, error_code: i16, is_loop: bool, client: &ClientInfo) -> RefusalRecord {
+    let facts = refusal.facts;
+    let limit = &refusal.violation.limit;
+    let name = limit.name.as_deref().map(str::to_owned);
+    RefusalRecord {
+        id: refusal.id.clone(),
+        at: SystemTime::now(),
+        text: refusal.text.clone(),
+        topic: refusal.place.topic.to_string(),
+        partition: refusal.place.partition,
+        gate: limit.gate,
+        size_bytes: refusal.violation.size.bytes(),
+        at_least: matches!(refusal.violation.size, Size::AtLeast(_)),
+        limit_bytes: limit.value,
+        source: limit.source,
+        rule: name.clone().filter(|_| limit.source == Source::Rule),
+        member: name.filter(|_| limit.source == Source::Family),
+        action: if error_code == 0 {
+            Action::Observe
+        } else {
+            Action::Reject
+        },
+        error_code,
+        is_loop,
+        client_id: client.client_id.clone().unwrap_or_default(),
+        software: client.software_text(),
+        address: client.address.to_string(),
+        principal: client.principal.as_deref().map(str::to_owned),
+        batch_bytes: facts.map(|facts| facts.wire_bytes),
+        uncompressed_bytes: match facts.and_then(|facts| facts.uncompressed) {
+            Some(Size::Exact(bytes)) => Some(bytes),
+            Some(Size::AtLeast(_)) | None => None,
+        },
+        codec: facts.and_then(|facts| facts.codec),
+        records: facts.map(|facts| facts.records.max(0).unsigned_abs()),
+        record: refusal.violation.record.map(|record| record.index + 1),
     }
 }
 

@@ -218,7 +218,12 @@ impl Judge {
             let refusal = self
                 .shared
                 .refusal(topic, measured.facts, violation, partition, blame);
-            self.shared.report(&refusal, 0, false, client);
+            match blame {
+                Blame::AlsoObserved => self.shared.report_beside(&refusal, client),
+                Blame::Sizegate | Blame::Observed => {
+                    self.shared.report(&refusal, 0, false, client);
+                }
+            }
         }
     }
 
