@@ -3,6 +3,7 @@
 //! Invariants: nothing here changes state; nothing that a topic or a client is called can be executed by a browser;
 //! a slow or greedy peer holds one of a few connections for a bounded time.
 
+mod exposition;
 mod families;
 mod page;
 mod routes;

@@ -12,9 +12,9 @@ use clap::builder::Resettable;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cluster::Cluster;
-use crate::config::{self, Config, ConfigErrors, Overrides};
+use crate::config::{self, Config, ConfigErrors, Overrides, OwnAddresses};
 use crate::findings::Commands;
-use crate::net::Connector;
+use crate::net::{Connector, Own};
 use crate::version;
 
 pub mod align;
@@ -155,7 +155,10 @@ fn with_cluster<T>(
     config: &Config,
     ask: impl AsyncFnOnce(&Cluster, &Commands) -> Result<T, String>,
 ) -> Result<T, String> {
-    let connector = Connector::new(&config.cluster).map_err(|error| error.to_string())?;
+    let own = Own::new(Some(OwnAddresses::new(config)));
+    let connector = Connector::new(&config.cluster)
+        .map_err(|error| error.to_string())?
+        .with_own(own);
     let cluster = Cluster::new(config, connector);
     let commands = Commands::new(config);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -201,6 +204,31 @@ fn print_mistakes(errors: &ConfigErrors) {
     let count = errors.mistakes().len();
     let mistakes = if count == 1 { "mistake" } else { "mistakes" };
     eprintln!("{errors}\nsizegate: {count} {mistakes} in the configuration");
+}
+
+/// Says that something could not be done: as JSON on standard output where that was asked for, else to a person.
+pub(crate) fn fail(is_json: bool, code: u8, error: &str) -> ExitCode {
+    if is_json {
+        print(&format!("{:#}\n", serde_json::json!({"error": error})));
+    } else {
+        eprintln!("sizegate: {error}");
+    }
+    ExitCode::from(code)
+}
+
+/// Likewise of a configuration with mistakes.
+pub(crate) fn fail_on_mistakes(is_json: bool, errors: &ConfigErrors) -> ExitCode {
+    if is_json {
+        return fail(true, USAGE, &errors.to_string());
+    }
+    print_mistakes(errors);
+    ExitCode::from(USAGE)
+}
+
+/// Advice on a configuration, and on the environment that it was read in.
+pub(crate) fn advice(config: &Config) -> Vec<String> {
+    let unknown = config::unknown_variables(&config::process_env());
+    config.advice().into_iter().chain(unknown).collect()
 }
 
 /// One row of a [`table`].

@@ -165,11 +165,12 @@ impl Cluster {
 
     /// How the control plane fares.
     pub fn status(&self) -> Status {
-        let registry = &self.0.shared.registry;
-        self.0
-            .shared
-            .condition
-            .status(registry.node_ids().len(), registry.topics_count())
+        let shared = &self.0.shared;
+        shared.condition.status(
+            shared.registry.node_ids().len(),
+            shared.registry.topics_count(),
+            shared.connector.own().loops(),
+        )
     }
 
     /// Ids of the known brokers, ascending.

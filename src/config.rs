@@ -12,6 +12,7 @@ mod contradictions;
 mod ignore;
 mod layers;
 mod mistakes;
+mod own;
 mod raw;
 mod read;
 mod reload;
@@ -19,6 +20,7 @@ mod render;
 mod scalars;
 mod topics;
 mod valid;
+mod variables;
 mod yaml;
 
 use std::fmt;
@@ -31,11 +33,13 @@ pub use ignore::Ignore;
 pub(crate) use ignore::ignore;
 pub use layers::{ENV_PREFIX, Env, Overrides, process_env};
 pub use mistakes::{ConfigErrors, Mistake};
+pub use own::OwnAddresses;
 pub use raw::known_keys;
 pub use reload::{Reload, reload};
 pub(crate) use render::ranges;
 pub(crate) use scalars::{any_size, duration, size, size_text};
 pub use topics::MAIN;
+pub use variables::unknown_variables;
 
 use crate::policy::{Action, ErrorCode, Gate, labelled};
 

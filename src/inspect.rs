@@ -16,6 +16,7 @@ mod decode;
 mod effort;
 mod limits;
 mod message_set;
+mod near;
 mod sizes;
 mod tally;
 
@@ -28,6 +29,7 @@ use crate::policy::{Codec, Gate, RecordAt, Size};
 pub use effort::{Effort, decode_time, expected_decode_bytes};
 pub use limits::DeepLimits;
 pub use message_set::inspect_message_set;
+pub use near::NearGates;
 pub use sizes::{LargestParts, Sizes, SizesTally};
 
 use limits::Ceilings;
@@ -131,6 +133,10 @@ pub struct Inspection {
     /// The largest record of those that were looked at, whether all were or not; of one that was not read to its end as
     /// far as its lengths declare it.
     pub seen: Option<RecordAt>,
+    /// The gates at which a batch that is within its limits was near one, where [`Effort::noticing_near`] asked.
+    pub near: NearGates,
+    /// [`Effort::decode_at_most`] was spent before all that was asked for was seen. The finding, if there is one, stands.
+    pub is_cut: bool,
     /// Bytes that were decompressed.
     pub decoded_bytes: u64,
     /// What a scan of the payload cost, as bytes of a decode that would take as long.
@@ -146,6 +152,8 @@ impl Inspection {
             records: None,
             largest: None,
             seen: None,
+            near: NearGates::NONE,
+            is_cut: false,
             decoded_bytes: 0,
             scanned_bytes: 0,
         }
@@ -169,6 +177,7 @@ impl Inspection {
 pub struct Scratch {
     decoders: Decoders,
     sizes: Sizes,
+    overs: Vec<Over>,
 }
 
 impl Scratch {
@@ -182,11 +191,28 @@ impl Scratch {
     pub const fn sizes(&self) -> &Sizes {
         &self.sizes
     }
+
+    /// Of the batch inspected last, with [`Effort::of_all_gates`]: the first violation of every gate.
+    pub fn overs(&self) -> &[Over] {
+        &self.overs
+    }
 }
 
 /// Inspects one magic-2 batch: `batch` begins with the 61 bytes that `header` was read from, and may have more
 /// bytes behind its end, which are not looked at.
 pub fn inspect(
+    header: &BatchHeader,
+    batch: &[u8],
+    limits: &DeepLimits,
+    effort: Effort,
+    scratch: &mut Scratch,
+) -> Inspection {
+    scratch.overs.clear();
+    inspect_more(header, batch, limits, effort, scratch)
+}
+
+/// Keeps the violations of what was inspected before.
+fn inspect_more(
     header: &BatchHeader,
     batch: &[u8],
     limits: &DeepLimits,
@@ -201,6 +227,7 @@ pub fn inspect(
     match inspection.finding {
         Finding::Over(_) | Finding::Undecodable(_) if !is_crc_right(header, batch) => {
             scratch.sizes.clear();
+            scratch.overs.clear();
             Inspection::new(Finding::BadCrc, inspection.proof)
         }
         _ => inspection,
@@ -223,7 +250,7 @@ fn look(
             _ => inspection,
         };
     }
-    let ceilings = Ceilings::new(limits, wire_bytes);
+    let ceilings = Ceilings::new(limits, wire_bytes, effort.near_share());
     // Undecodable matters only where a limit needs the decode.
     let unreadable = |why| {
         Inspection::new(
@@ -260,9 +287,14 @@ fn look_at_plain(
     let over = ceilings.batch_over(Size::Exact(uncompressed));
     let is_decided = over.is_some() || ceilings.hold(uncompressed);
     let finding = over.map_or(Finding::Within, Finding::Over);
-    let decided = Inspection::new(finding, Proof::Header).measured(Size::Exact(uncompressed));
+    let size = Size::Exact(uncompressed);
+    let decided = Inspection {
+        near: ceilings.batch_near(size),
+        ..Inspection::new(finding, Proof::Header).measured(size)
+    };
     // A batch that is over is walked all the same, to say whether one of its records is to blame.
-    if is_decided && over.is_none() && !effort.measures() {
+    let is_far = ceilings.are_far(uncompressed, true);
+    if is_decided && is_far && over.is_none() && !effort.measures() {
         return decided;
     }
     let Ok(count @ 1..) = u32::try_from(header.records_count) else {
@@ -279,9 +311,13 @@ fn look_at_plain(
         ceilings,
         over,
         effort.measures().then_some(&mut scratch.sizes),
-    );
+    )
+    .of_all_gates(effort.is_of_all_gates().then_some(&mut scratch.overs));
     let walked = walk_records(records, count, |sizes| tally.record(sizes));
     let is_whole = walked == Ok(ControlFlow::Continue(()));
+    if let Some(overs) = tally.overs.take() {
+        overs.extend(ceilings.batch_overs(size));
+    }
     let finding = match (tally.over, walked) {
         (Some(over), _) => Finding::Over(over),
         (None, Err(error)) if !is_decided => Finding::Undecodable(Undecodable::Records(error)),
@@ -297,6 +333,7 @@ fn look_at_plain(
         records: is_whole.then_some(count),
         largest: if is_whole { tally.largest } else { None },
         seen: tally.largest,
+        near: decided.near.and(tally.near),
         ..decided
     }
 }

@@ -4,6 +4,7 @@
 //! that the socket did not take, so a writer ends every burst with a flush.
 
 mod connector;
+mod own;
 mod read_ahead;
 mod reasons;
 mod stream;
@@ -12,6 +13,7 @@ mod tests;
 mod tls;
 
 pub use connector::{Acceptor, Connector, NotAccepted};
+pub use own::Own;
 pub use reasons::{Peer, explained, tls_reason};
 pub use stream::Stream;
 pub use tls::TlsConfigError;

@@ -10,8 +10,8 @@ mod reload;
 mod view;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,9 +26,9 @@ use tokio_util::task::TaskTracker;
 use self::reload::Live;
 use crate::admin;
 use crate::cluster::Cluster;
-use crate::config::{Config, Overrides};
+use crate::config::{Config, Overrides, OwnAddresses};
 use crate::findings::Commands;
-use crate::net::{Acceptor, Connector};
+use crate::net::{Acceptor, Connector, Own};
 use crate::policy::{Policy, StuckWatch};
 use crate::proxy::{Book, Bound, Budget, Listeners, Shared};
 use crate::telemetry::log::{CloseLog, LevelHandle, RefusalLog};
@@ -148,7 +148,10 @@ async fn serve(
 /// The configuration names something that cannot be used.
 pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
     let in_words = |error: &dyn std::fmt::Display| StartError::Config(error.to_string());
-    let connector = Connector::new(&config.cluster).map_err(|e| in_words(&e))?;
+    let own = Own::new(Some(OwnAddresses::new(config)));
+    let connector = Connector::new(&config.cluster)
+        .map_err(|e| in_words(&e))?
+        .with_own(own);
     let acceptor = Acceptor::new(config.listener.tls.as_ref()).map_err(|e| in_words(&e))?;
     let policy = Policy::compile(config).map_err(|e| in_words(&e))?;
     let metrics = Metrics::new(config.telemetry.topics);

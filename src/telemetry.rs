@@ -25,7 +25,7 @@ pub use metrics::Metrics;
 pub use observed::{
     FetchSetting, Lingering, OVERSIZED_NOTE, Observed, Oversized, Peer, Stuck, stuck_note,
 };
-pub use refusals::{RefusalQuery, RefusalRecord, Refusals};
+pub use refusals::{BrokerRefusal, RefusalQuery, RefusalRecord, Refusals, Refused};
 pub use sightings::{Seen, Sighting, Sightings};
 pub use timestamp::rfc3339;
 pub use topic::{

@@ -5,7 +5,7 @@ use axum::Router;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Query, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::{get, post};
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{AdminState, page};
+use super::{AdminState, exposition, page};
 use crate::explain::{BadQuestion, Question};
 use crate::policy::Gate;
 use crate::telemetry::RefusalQuery;
@@ -68,12 +68,7 @@ pub(super) fn router(state: AdminState) -> Router {
             "/api/v1/explain",
             post(explain).layer(DefaultBodyLimit::max(LONGEST_QUESTION)),
         )
-        .fallback(async || {
-            (
-                StatusCode::NOT_FOUND,
-                "nothing here; / lists what there is\n",
-            )
-        })
+        .fallback(nothing)
         .with_state(state)
         .layer(map_response(strict))
 }
@@ -111,9 +106,28 @@ async fn ready(State(state): State<AdminState>) -> (StatusCode, String) {
     (StatusCode::SERVICE_UNAVAILABLE, body)
 }
 
-async fn metrics(State(state): State<AdminState>) -> Response {
-    match blocking(move || state.metrics.render()).await {
-        Ok(Ok(text)) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
+async fn metrics(State(state): State<AdminState>, headers: HeaderMap) -> Response {
+    let accepted = headers
+        .get_all(header::ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    let takes_gzip = accepted.into_iter().any(exposition::takes_gzip);
+    let started_at = state.metrics.started_at();
+    let render = move || {
+        let mut text = state.metrics.render()?;
+        exposition::write_process(&mut text, started_at);
+        let packed = takes_gzip.then(|| exposition::gzipped(&text)).transpose();
+        // Memory cannot fail to be written to; the text is right all the same.
+        Ok::<_, prometheus::Error>((text, packed.ok().flatten()))
+    };
+    let coding = (header::VARY, "accept-encoding");
+    let kind = (header::CONTENT_TYPE, METRICS_TYPE);
+    match blocking(render).await {
+        Ok(Ok((_, Some(packed)))) => {
+            let packing = (header::CONTENT_ENCODING, "gzip");
+            ([kind, coding, packing], packed).into_response()
+        }
+        Ok(Ok((text, None))) => ([kind, coding], text).into_response(),
         Ok(Err(error)) => {
             tracing::error!(%error, "metrics cannot be rendered");
             failed()
@@ -208,7 +222,6 @@ async fn refusals(State(state): State<AdminState>, Asked(query): Asked<RefusalsQ
         Ok(query) => {
             let body = blocking(move || {
                 let refusals = state.refusals.query(&query);
-                let refusals: Vec<_> = refusals.iter().map(|refusal| &**refusal).collect();
                 json!({ "refusals": refusals })
             });
             json_or_failed(body.await)
@@ -254,6 +267,15 @@ async fn explain(
         },
         Err(rejection) => no(StatusCode::BAD_REQUEST, rejection.body_text()),
     }
+}
+
+/// As JSON where a program asks.
+async fn nothing(uri: Uri) -> Response {
+    const NOTHING: &str = "nothing here; / lists what there is";
+    if uri.path() == "/api" || uri.path().starts_with("/api/") {
+        return no(StatusCode::NOT_FOUND, NOTHING.to_owned());
+    }
+    (StatusCode::NOT_FOUND, format!("{NOTHING}\n")).into_response()
 }
 
 fn no(status: StatusCode, error: String) -> Response {

@@ -40,6 +40,8 @@ pub struct ControlPlaneView {
     pub error: Option<String>,
     /// What may not be seen, and the ACL to grant.
     pub missing_rights: Option<String>,
+    /// Brokers that `listener.node_ports.node_ids` leaves out, a sentence each.
+    pub brokers_outside: Vec<String>,
     /// Time since limits were read; `None` before the first time.
     pub limits_age_seconds: Option<u64>,
     /// Brokers known.

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::check::Output;
-use super::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, print, print_mistakes, row, table};
+use super::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, print, row, table};
 use crate::cluster::{Alteration, CallError, Cluster, NotAltered, Wanted};
 use crate::config::{Config, TopicPattern};
 use crate::findings::align::{Change, Plan, plan};
@@ -77,8 +77,7 @@ pub fn run(args: AlignArgs) -> ExitCode {
     let config = match args.config.load() {
         Ok(config) => config,
         Err(errors) => {
-            print_mistakes(&errors);
-            return ExitCode::from(USAGE);
+            return super::fail_on_mistakes(args.output == Output::Json, &errors);
         }
     };
     let done = super::with_cluster(&config, async |cluster: &Cluster, commands: &Commands| {
@@ -92,11 +91,7 @@ pub fn run(args: AlignArgs) -> ExitCode {
                  which is the main topic",
                 outcome.circles.join("; ")
             );
-            match args.output {
-                Output::Table => eprintln!("sizegate: {error}"),
-                Output::Json => print(&format!("{:#}\n", json!({"error": error}))),
-            }
-            ExitCode::from(USAGE)
+            super::fail(args.output == Output::Json, USAGE, &error)
         }
         Ok(outcome) => {
             match args.output {
@@ -105,13 +100,7 @@ pub fn run(args: AlignArgs) -> ExitCode {
             }
             ExitCode::from(outcome.exit())
         }
-        Err(error) => {
-            match args.output {
-                Output::Table => eprintln!("sizegate: {error}"),
-                Output::Json => print(&format!("{:#}\n", json!({"error": error}))),
-            }
-            ExitCode::from(FAILED)
-        }
+        Err(error) => super::fail(args.output == Output::Json, FAILED, &error.to_string()),
     }
 }
 

@@ -75,8 +75,9 @@ pub enum FailOn {
 /// Checks the config.
 pub fn run(args: CheckArgs) -> ExitCode {
     if args.ready && args.output == Output::Json {
-        eprintln!("sizegate: --ready answers in one line of text: leave --output out");
-        return ExitCode::from(USAGE);
+        let text = "--ready answers in one line of text: leave --output out";
+        eprintln!("sizegate: {text}");
+        return super::fail(true, USAGE, text);
     }
     if args.ready {
         return ready::run(&args.config);
@@ -95,7 +96,7 @@ pub fn run(args: CheckArgs) -> ExitCode {
             ExitCode::from(FINE)
         }
         (Ok(config), Output::Json) => {
-            let found = json!({"ok": true, "mistakes": [], "advice": config.advice(), "config": config.to_json()});
+            let found = json!({"ok": true, "mistakes": [], "advice": crate::cli::advice(&config), "config": config.to_json()});
             print(&format!("{found:#}\n"));
             ExitCode::from(FINE)
         }
@@ -106,7 +107,12 @@ pub fn run(args: CheckArgs) -> ExitCode {
         (Err(errors), Output::Json) => {
             print(&format!(
                 "{:#}\n",
-                json!({"ok": false, "mistakes": mistakes(&errors), "advice": []})
+                json!({
+                    "ok": false,
+                    "error": errors.to_string(),
+                    "mistakes": mistakes(&errors),
+                    "advice": [],
+                })
             ));
             ExitCode::from(USAGE)
         }
@@ -168,7 +174,7 @@ pub fn summary(config: &Config) -> String {
         text.push('\n');
         text.push_str(&table(&families));
     }
-    for advice in config.advice() {
+    for advice in crate::cli::advice(config) {
         let _ = write!(text, "\nadvice: {advice}\n");
     }
     text

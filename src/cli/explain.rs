@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::check::Output;
-use super::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, print, print_mistakes};
+use super::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, fail, fail_on_mistakes, print};
 use crate::cluster::{Cluster, Wanted};
 use crate::config::Config;
 use crate::explain::{Explanation, Ground, Question, explain};
@@ -71,12 +71,10 @@ pub struct ExplainArgs {
 
 /// Explains.
 pub fn run(args: ExplainArgs) -> ExitCode {
+    let is_json = args.output == Output::Json;
     let config = match args.config.load() {
         Ok(config) => config,
-        Err(errors) => {
-            print_mistakes(&errors);
-            return ExitCode::from(USAGE);
-        }
+        Err(errors) => return fail_on_mistakes(is_json, &errors),
     };
     let question = Question {
         topic: args.topic,
@@ -92,8 +90,7 @@ pub fn run(args: ExplainArgs) -> ExitCode {
         records: args.records,
     };
     if let Err(error) = usable(&question) {
-        eprintln!("sizegate: {error}");
-        return ExitCode::from(USAGE);
+        return fail(is_json, USAGE, &error);
     }
     let read = super::with_cluster(&config, async |cluster: &Cluster, commands: &Commands| {
         // The family's members and their limits are part of the answer.
@@ -108,13 +105,13 @@ pub fn run(args: ExplainArgs) -> ExitCode {
     let facts = match read {
         Ok(facts) => facts,
         Err(error) => {
-            eprintln!("sizegate: the cluster could not be read: {error}");
-            return ExitCode::from(FAILED);
+            let text = format!("the cluster could not be read: {error}");
+            return fail(is_json, FAILED, &text);
         }
     };
     if facts.absent.contains(&question.topic) {
-        eprintln!("sizegate: the cluster has no topic {}", question.topic);
-        return ExitCode::from(FAILED);
+        let text = format!("the cluster has no topic {}", question.topic);
+        return fail(is_json, FAILED, &text);
     }
     match answer(&config, &facts, &question) {
         Ok(explanation) => {
@@ -134,10 +131,7 @@ pub fn run(args: ExplainArgs) -> ExitCode {
                 _ => FINE,
             })
         }
-        Err(error) => {
-            eprintln!("sizegate: {error}");
-            ExitCode::from(USAGE)
-        }
+        Err(error) => fail(is_json, USAGE, &error),
     }
 }
 

@@ -48,7 +48,7 @@ pub fn run(args: RunArgs) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    for advice in config.advice() {
+    for advice in super::advice(&config) {
         tracing::warn!("{advice}");
     }
     let options = RunOptions {

@@ -76,10 +76,7 @@ pub fn run(args: SuggestArgs) -> ExitCode {
             print(&text);
             ExitCode::from(FINE)
         }
-        Err(error) => {
-            eprintln!("sizegate suggest: {error}");
-            ExitCode::from(FAILED)
-        }
+        Err(error) => super::fail(args.output == Output::Json, FAILED, &error),
     }
 }
 

@@ -31,6 +31,9 @@ const MAX_METADATA_BYTES: u32 = 256 << 20;
 /// Share of a session's lifetime after which we authenticate anew (Java clients: 85 to 95 %).
 const REAUTHENTICATE_AFTER: f64 = 0.85;
 
+/// `client_id` of every request but the first, which bears a name that tells a loop ([`Own`](net::Own)).
+const CLIENT_ID: &str = "sizegate";
+
 /// `ApiVersions` since KIP-511; its answers can be told from v0.
 const API_VERSIONS_VERSION: i16 = 3;
 
@@ -43,6 +46,8 @@ pub struct Link {
     /// What the broker speaks, by API key.
     versions: Versions,
     correlation_id: i32,
+    /// What the next request names as its client.
+    client_id: StrBytes,
     reauthenticate_at: Option<Instant>,
     is_broken: bool,
 }
@@ -55,7 +60,9 @@ impl Link {
         sasl: Option<&Sasl>,
         deadline: Instant,
     ) -> Result<Self, CallError> {
-        let stream = timeout_at(deadline, connector.connect(to))
+        let own = connector.own();
+        let call = own.next_call();
+        let stream = timeout_at(deadline, connector.connect_even_in_a_loop(to))
             .await
             .unwrap_or_else(|_| Err(io::Error::other(format!("connect {to}: timed out"))))
             .map_err(CallError::Connect)?;
@@ -65,10 +72,20 @@ impl Link {
             sasl: sasl.cloned(),
             versions: Versions::new(),
             correlation_id: 0,
+            client_id: StrBytes::from_string(own.client_id(&call)),
             reauthenticate_at: None,
             is_broken: false,
         };
-        link.ask_versions(deadline).await?;
+        let versions = link.ask_versions(deadline).await;
+        let is_loop = own.came_back(call);
+        own.set_loop(to, is_loop);
+        if is_loop {
+            let text =
+                format!("connect {to}: it leads back to this sizegate, through another proxy");
+            return Err(CallError::Connect(io::Error::other(text)));
+        }
+        versions?;
+        link.client_id = StrBytes::from_static_str(CLIENT_ID);
         link.authenticate(deadline).await?;
         Ok(link)
     }
@@ -210,10 +227,12 @@ impl Link {
         }
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let frame =
-            encode(request, version, self.correlation_id).map_err(|source| CallError::Io {
-                peer: self.peer.clone(),
-                api,
-                source,
+            encode(request, version, self.correlation_id, &self.client_id).map_err(|source| {
+                CallError::Io {
+                    peer: self.peer.clone(),
+                    api,
+                    source,
+                }
             })?;
         // Until the answer is whole; also if this future is dropped half-way.
         self.is_broken = true;
@@ -348,12 +367,17 @@ fn read_response_header(
     Ok(())
 }
 
-fn encode<R: Request>(request: &R, version: i16, correlation_id: i32) -> io::Result<BytesMut> {
+fn encode<R: Request>(
+    request: &R,
+    version: i16,
+    correlation_id: i32,
+    client_id: &StrBytes,
+) -> io::Result<BytesMut> {
     let header = RequestHeader::default()
         .with_request_api_key(R::KEY)
         .with_request_api_version(version)
         .with_correlation_id(correlation_id)
-        .with_client_id(Some(StrBytes::from_static_str("sizegate")));
+        .with_client_id(Some(client_id.clone()));
     let mut frame = BytesMut::new();
     frame.put_u32(0);
     header

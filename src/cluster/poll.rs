@@ -84,6 +84,9 @@ async fn refresh(shared: &Shared, link: &mut Link, pace: Pace) -> Result<(), Cal
     let metadata = link.metadata(&request, deadline).await?;
     shared.condition.reached();
     shared.learn_nodes(&metadata);
+    let own = shared.own_nodes(&metadata.nodes()).await;
+    shared.condition.own_nodes(own);
+    shared.look_for_loops().await;
     shared.registry.reserve(metadata.topics_count());
     metadata.each_topic(|entry| {
         if let Some(sighting) = entry.sighting() {

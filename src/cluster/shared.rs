@@ -8,15 +8,18 @@ use super::answers::Metadata;
 use super::call_error::CallError;
 use super::link::Link;
 use super::registry::Registry;
-use super::status::Condition;
+use super::status::{Condition, OwnNode};
 use crate::config::{Config, HostPort, Sasl};
 use crate::net::Connector;
+
+/// For a name's look-up, and for a look at one broker beside the work.
+const LOOKUP: Duration = Duration::from_secs(5);
 
 /// What the tasks of the control plane share.
 pub(super) struct Shared {
     pub(super) registry: Registry,
     pub(super) condition: Condition,
-    connector: Connector,
+    pub(super) connector: Connector,
     bootstrap_servers: Vec<HostPort>,
     sasl: Option<Sasl>,
     pub(super) refresh_interval: Duration,
@@ -91,6 +94,39 @@ impl Shared {
         // A broker that has just started may not know any yet.
         if !nodes.is_empty() && self.registry.learn_nodes(nodes) {
             self.condition.nodes(&self.registry.node_ids());
+        }
+    }
+
+    /// The brokers whose advertised addresses lead to ourselves.
+    pub(super) async fn own_nodes(&self, nodes: &[(i32, HostPort)]) -> Vec<OwnNode> {
+        let own = self.connector.own();
+        let mut found = Vec::new();
+        for (node_id, address) in nodes {
+            let mut key = own.key_of(address);
+            // A name is looked up only where the port is one of ours.
+            if key.is_none() && own.has_port(address.port) {
+                let lookup = tokio::net::lookup_host((address.host.as_str(), address.port));
+                if let Ok(Ok(addresses)) = tokio::time::timeout(LOOKUP, lookup).await {
+                    key = addresses.into_iter().find_map(|to| own.key_of_socket(to));
+                }
+            }
+            found.extend(key.map(|key| OwnNode {
+                node_id: *node_id,
+                address: address.clone(),
+                key,
+            }));
+        }
+        found.sort_by_key(|node| node.node_id);
+        found
+    }
+
+    /// Whether connections that came back to us still do.
+    pub(super) async fn look_for_loops(&self) {
+        for to in self.connector.own().loops() {
+            let deadline = tokio::time::Instant::now() + LOOKUP;
+            if let Err(error) = self.open(&to, deadline).await {
+                tracing::debug!(%error, "a connection that came back before");
+            }
         }
     }
 

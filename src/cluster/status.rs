@@ -3,6 +3,7 @@
 //! Invariant: a condition is logged when it begins, when it changes and when it ends, not while it lasts.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use kafka_protocol::messages::ApiKey;
 use super::call_error::CallError;
 use super::limits::MomentCell;
 use super::registry::Key;
-use crate::config::{Advertise, Config};
+use crate::config::{Advertise, Config, HostPort};
 use crate::findings::{Commands, Resource};
 
 /// How the control plane fares.
@@ -30,10 +31,46 @@ pub struct Status {
     pub refresh_age: Option<Duration>,
     /// Brokers that `listener.node_ports.node_ids` leaves out, so that clients cannot be sent to them.
     pub nodes_outside: Vec<i32>,
+    /// Brokers that are told to clients at an address of this proxy's own: who asks for one asks us.
+    pub own_nodes: Vec<OwnNode>,
+    /// Addresses from which connections come back to this proxy, through another one.
+    #[serde(skip)]
+    pub loops: Vec<HostPort>,
     /// Brokers known.
     pub nodes: usize,
     /// Topics known.
     pub topics: usize,
+}
+
+/// A broker that advertises an address of this proxy.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct OwnNode {
+    /// The broker.
+    pub node_id: i32,
+    /// What it advertises.
+    #[serde(serialize_with = "as_text")]
+    pub address: HostPort,
+    /// The key that makes it ours.
+    pub key: &'static str,
+}
+
+fn as_text<S: serde::Serializer>(address: &HostPort, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(address)
+}
+
+impl fmt::Display for OwnNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            node_id,
+            address,
+            key,
+        } = self;
+        write!(
+            f,
+            "broker {node_id} advertises sizegate's own address {address} ({key}): set the broker's advertised.listeners \
+             to its own address, or move this key to another"
+        )
+    }
 }
 
 /// The parts that change.
@@ -59,6 +96,7 @@ struct Said {
     hidden: Option<Hidden>,
     was_hidden: bool,
     nodes_outside: Vec<i32>,
+    own_nodes: Vec<OwnNode>,
 }
 
 /// A topic that a client uses and that we may not see.
@@ -192,10 +230,25 @@ impl Condition {
                  and restart"
             );
         }
+        if outside.is_empty() && !said.nodes_outside.is_empty() {
+            tracing::info!("all brokers are within listener.node_ports.node_ids now");
+        }
         said.nodes_outside = outside;
     }
 
-    pub(super) fn status(&self, nodes: usize, topics: usize) -> Status {
+    /// Of the brokers known now, these advertise addresses of ours.
+    pub(super) fn own_nodes(&self, own: Vec<OwnNode>) {
+        let mut said = self.lock();
+        for node in own.iter().filter(|node| !said.own_nodes.contains(node)) {
+            tracing::error!("{node}");
+        }
+        if own.is_empty() && !said.own_nodes.is_empty() {
+            tracing::info!("no broker advertises an address of this sizegate any more");
+        }
+        said.own_nodes = own;
+    }
+
+    pub(super) fn status(&self, nodes: usize, topics: usize, loops: Vec<HostPort>) -> Status {
         let said = self.lock();
         Status {
             is_reached: self.is_reached(),
@@ -207,6 +260,8 @@ impl Condition {
             },
             refresh_age: self.refreshed_at.get().map(|at| at.elapsed()),
             nodes_outside: said.nodes_outside.clone(),
+            own_nodes: said.own_nodes.clone(),
+            loops,
             nodes,
             topics,
         }

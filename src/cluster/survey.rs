@@ -66,7 +66,7 @@ impl Cluster {
         let shared = &self.0.shared;
         let mut link = shared.open_any(Instant::now() + OPEN_DEADLINE).await?;
         let mut facts = ClusterFacts::default();
-        let nodes = match wanted {
+        let mut nodes = match wanted {
             Wanted::Named(names) => named(&mut link, names, &mut facts, commands).await?,
             Wanted::All(names) => {
                 let nodes = all(&mut link, &mut facts).await?;
@@ -83,6 +83,12 @@ impl Cluster {
         };
         describe_topics(&mut link, &mut facts, commands).await?;
         drop(link);
+        let own = shared.own_nodes(&nodes).await;
+        nodes.retain(|(node_id, _)| own.iter().all(|own| own.node_id != *node_id));
+        facts.unseen.extend(own.iter().map(|own| Unseen {
+            what: own.to_string(),
+            grant: None,
+        }));
         facts.brokers = describe_brokers(shared, nodes, &mut facts.unseen, commands).await;
         Ok(facts)
     }

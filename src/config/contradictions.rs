@@ -11,6 +11,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::RegexSet;
 
 use super::mistakes::{Report, below};
+use super::own::OwnAddresses;
 use super::scalars::size_text;
 use super::{Advertise, BatchLimit, Config, Decode, Family, Limits, Rule, TopicPattern};
 use crate::policy::Gate;
@@ -18,6 +19,7 @@ use crate::policy::Gate;
 /// Notes every contradiction in `config`.
 pub(super) fn find(config: &Config, report: &mut Report) {
     ports(config, report);
+    own_addresses(config, report);
     sizes(config, report);
     never_decoded(config, report);
     rules(config, report);
@@ -69,6 +71,21 @@ fn ports(config: &Config, report: &mut Report) {
             "`{admin}` is among the ports of the brokers, {first} to {last} (listener.node_ports)"
         );
         report.contradiction(&[ADMIN, FIRST, IDS, BIND], text);
+    }
+}
+
+/// Clients would be led in a circle: each connection would make another.
+fn own_addresses(config: &Config, report: &mut Report) {
+    const SERVERS: &str = "cluster.bootstrap_servers";
+    let own = OwnAddresses::new(config);
+    for server in &config.cluster.bootstrap_servers {
+        if let Some(key) = own.key_of(server) {
+            let text = format!(
+                "`{server}` is sizegate's own address ({key}), and every client's connection would come back to it: name \
+                 Kafka's brokers here, or give {key} another address"
+            );
+            report.contradiction(&[SERVERS, key], text);
+        }
     }
 }
 

@@ -84,7 +84,12 @@ fn read_file(path: &Path, report: &mut Report) -> Option<Value> {
                 "longer than {LONGEST_FILE_BYTES} bytes"
             )));
         }
-        std::fs::read_to_string(path)
+        std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => std::io::Error::other(
+                "it is no text (UTF-8): is it another file, or saved in another encoding?",
+            ),
+            _ => error,
+        })
     });
     match text {
         Ok(text) => yaml::read(&name, &text, report),

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use super::effort::Effort;
 use super::limits::Ceilings;
+use super::near::NearGates;
 use super::tally::{Tally, record_at};
 use super::{Finding, Inspection, Proof, Scratch, Undecodable};
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordError, RecordSizes, RecordStream};
@@ -19,8 +20,10 @@ pub(super) fn look(
     effort: Effort,
     scratch: &mut Scratch,
 ) -> Inspection {
-    let (proven, scanned_bytes) = within_by_bound(codec, payload, ceilings, effort);
-    if let (Some(within), false) = (proven, effort.measures()) {
+    let (proven, is_far, scanned_bytes) = within_by_bound(codec, payload, ceilings, effort);
+    if let (Some(within), false) = (proven, effort.measures())
+        && is_far
+    {
         return within;
     }
     let effort = effort.less(scanned_bytes);
@@ -30,20 +33,26 @@ pub(super) fn look(
             Proof::Header,
         ));
     };
-    let Scratch { decoders, sizes } = scratch;
+    let Scratch {
+        decoders,
+        sizes,
+        overs,
+    } = scratch;
     let mut reading = Reading {
         stream: Ok(RecordStream::new(count)),
         needs_records: ceilings.limits_records,
         decoded: 0,
-        tally: Tally::new(ceilings, None, effort.measures().then_some(sizes)),
+        tally: Tally::new(ceilings, None, effort.measures().then_some(sizes))
+            .of_all_gates(effort.is_of_all_gates().then_some(overs)),
     };
     let cap = ceilings
-        .uncompressed
+        .decode_at_most(effort)
         .saturating_sub(BATCH_HEADER_BYTES as u64)
         .min(effort.decode_at_most_bytes());
     let end = decoders.decoder(codec, cap).decode(payload, &mut reading);
     let decoded = Inspection {
         scanned_bytes,
+        is_cut: end == Ok(End::OverCap) && cap == effort.decode_at_most_bytes(),
         ..reading.conclude(end, ceilings)
     };
     match proven {
@@ -56,28 +65,34 @@ pub(super) fn look(
                 Some(Size::Exact(_)) => decoded.uncompressed,
                 _ => within.uncompressed.or(decoded.uncompressed),
             },
+            near: within.near.and(decoded.near),
             ..decoded
         },
     }
 }
 
-/// Within every limit by what the payload's headers allow, or its symbols; and what it cost to look at these.
+/// Within every limit by what the payload's headers allow, or its symbols; whether it is far from them, too; and what
+/// it cost to look at these.
 fn within_by_bound(
     codec: Codec,
     payload: &[u8],
     ceilings: &Ceilings,
     effort: Effort,
-) -> (Option<Inspection>, u64) {
+) -> (Option<Inspection>, bool, u64) {
     let is_free = ceilings.hold(u64::MAX);
     let holds = |bound: &Bound| ceilings.hold(uncompressed(bound.at_most));
+    let far = |bound: &Bound| ceilings.are_far(uncompressed(bound.at_most), bound.is_exact);
     let mut scanned_bytes = 0;
-    let bound = upper_bound(codec, payload).filter(holds).or_else(|| {
+    let by_headers = upper_bound(codec, payload).filter(holds);
+    let bound = by_headers.filter(far).or_else(|| {
         let cost = scan_cost_bytes(codec, payload);
-        if is_free || cost > effort.decode_at_most_bytes() {
-            return None;
+        if is_free || cost == 0 || cost > effort.decode_at_most_bytes() {
+            return by_headers;
         }
         scanned_bytes = cost;
-        scanned_bound(codec, payload, ceilings.held_records_bytes()).filter(holds)
+        scanned_bound(codec, payload, ceilings.held_records_bytes())
+            .filter(holds)
+            .or(by_headers)
     });
     let within = Inspection {
         scanned_bytes,
@@ -88,12 +103,17 @@ fn within_by_bound(
     };
     let proven = match bound {
         Some(bound) if bound.is_exact => {
-            Some(within.measured(Size::Exact(uncompressed(bound.at_most))))
+            let size = Size::Exact(uncompressed(bound.at_most));
+            Some(Inspection {
+                near: ceilings.batch_near(size),
+                ..within.measured(size)
+            })
         }
         Some(_) => Some(within),
         None => is_free.then_some(within),
     };
-    (proven, scanned_bytes)
+    let is_far = is_free || bound.as_ref().is_some_and(far);
+    (proven, is_far, scanned_bytes)
 }
 
 const fn uncompressed(records_bytes: u64) -> u64 {
@@ -181,6 +201,9 @@ impl Reading<'_> {
         } else {
             Size::AtLeast(so_far)
         };
+        if let Some(overs) = self.tally.overs {
+            overs.extend(ceilings.batch_overs(size));
+        }
         let over = self.tally.over.or_else(|| ceilings.batch_over(size));
         let finding = match (over, end, records) {
             (Some(over), _, _) => Finding::Over(over),
@@ -192,6 +215,11 @@ impl Reading<'_> {
             (None, Ok(_), _) => Finding::Within,
         };
         let are_measured = is_whole && records.is_ok();
+        let near = if is_whole {
+            self.tally.near.and(ceilings.batch_near(size))
+        } else {
+            NearGates::NONE
+        };
         Inspection {
             finding,
             proof: Proof::Decode,
@@ -199,6 +227,8 @@ impl Reading<'_> {
             records: records.ok().filter(|_| are_measured),
             largest: self.tally.largest.filter(|_| are_measured),
             seen,
+            near,
+            is_cut: false,
             decoded_bytes: self.decoded,
             scanned_bytes: 0,
         }

@@ -9,9 +9,11 @@ use crate::codec::upper_bound;
 use crate::policy::Codec;
 
 /// How much one inspection does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
     measures: bool,
+    all_gates: bool,
+    near_share: Option<f64>,
     decode_at_most_bytes: u64,
 }
 
@@ -19,12 +21,16 @@ impl Effort {
     /// Only what the limits need.
     pub const VERDICT: Self = Self {
         measures: false,
+        all_gates: false,
+        near_share: None,
         decode_at_most_bytes: u64::MAX,
     };
 
     /// All measures, for metrics, whether or not a limit needs them.
     pub const MEASURES: Self = Self {
         measures: true,
+        all_gates: false,
+        near_share: None,
         decode_at_most_bytes: u64::MAX,
     };
 
@@ -35,6 +41,31 @@ impl Effort {
             decode_at_most_bytes: bytes,
             ..self
         }
+    }
+
+    /// Notices sizes above this share of their limit ([`Inspection::near`](super::Inspection::near)): what would prove
+    /// a batch within its limits must then prove it far from them, or the next rung is climbed.
+    pub const fn noticing_near(self, share: f64) -> Self {
+        Self {
+            near_share: Some(share),
+            ..self
+        }
+    }
+
+    /// Does not stop at the first violation: [`Scratch::overs`](super::Scratch::overs) has one for every gate.
+    pub const fn of_all_gates(self) -> Self {
+        Self {
+            all_gates: true,
+            ..self
+        }
+    }
+
+    pub(super) const fn near_share(self) -> Option<f64> {
+        self.near_share
+    }
+
+    pub(super) const fn is_of_all_gates(self) -> bool {
+        self.all_gates
     }
 
     pub(super) const fn less(self, bytes: u64) -> Self {
@@ -71,7 +102,7 @@ pub fn expected_decode_bytes(
         .ok()
         .and_then(|end| batch.get(BATCH_HEADER_BYTES..end));
     let Some(payload) = payload else { return 0 };
-    let ceilings = Ceilings::new(limits, wire_bytes);
+    let ceilings = Ceilings::new(limits, wire_bytes, effort.near_share());
     let bound = upper_bound(codec, payload).map_or(u64::MAX, |bound| bound.at_most);
     if !effort.measures() && ceilings.hold(bound.saturating_add(BATCH_HEADER_BYTES as u64)) {
         return 0;

@@ -1,11 +1,15 @@
 //! Limits inside a batch, and what they come to for one batch.
 
-use super::Over;
+use super::near::{NearGates, far_bytes};
+use super::{Effort, Over};
 use crate::batch::{BATCH_HEADER_BYTES, ESTIMATE_SURPLUS_BYTES, RecordSizes};
 use crate::policy::{Gate, Size};
 
 /// The gate `ratio` looks at batches above this uncompressed size only.
 const RATIO_FROM_BYTES: u64 = 1024 * 1024;
+
+/// Decoded behind the limit of a batch's own size, for what its records are over: a bomb must not cost more.
+const BEHIND_LIMIT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Limits of the gates that look inside a batch; strictly more is over.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -67,10 +71,18 @@ pub(super) struct Ceilings {
     /// The smaller of `uncompressed` and `ratio`.
     pub(super) uncompressed: u64,
     uncompressed_gate: Gate,
+    /// Both, the gate's own first.
+    of_batch: [(Gate, u64); 2],
+    /// The share of a limit above which a size is near it.
+    near_share: Option<f64>,
+    /// A record of so many bytes is near none of the limits of records.
+    pub(super) far_record: u64,
+    /// A batch of so many uncompressed bytes is near none of its limits.
+    far_uncompressed: u64,
 }
 
 impl Ceilings {
-    pub(super) fn new(limits: &DeepLimits, wire_bytes: u64) -> Self {
+    pub(super) fn new(limits: &DeepLimits, wire_bytes: u64, near_share: Option<f64>) -> Self {
         let [record, estimate, key, value, headers, uncompressed] = [
             limits.record_bytes,
             limits.estimate_bytes,
@@ -83,12 +95,24 @@ impl Ceilings {
         let by_ratio = limits
             .ratio
             .map_or(u64::MAX, |ratio| ratio_bytes(ratio, wire_bytes));
+        let far = |limit| far_bytes(limit, near_share);
         Self {
             record,
             estimate,
             key,
             value,
             headers,
+            of_batch: [(Gate::Uncompressed, uncompressed), (Gate::Ratio, by_ratio)],
+            near_share,
+            far_record: far(record)
+                .min(match far(estimate) {
+                    u64::MAX => u64::MAX,
+                    bytes => bytes.saturating_sub(ESTIMATE_SURPLUS_BYTES),
+                })
+                .min(far(key))
+                .min(far(value))
+                .min(far(headers)),
+            far_uncompressed: far(uncompressed.min(by_ratio)),
             harmless_record: record
                 .min(limits.estimate_bytes.map_or(u64::MAX, |bytes| {
                     bytes.saturating_sub(ESTIMATE_SURPLUS_BYTES)
@@ -112,6 +136,39 @@ impl Ceilings {
             && at_most.saturating_sub(BATCH_HEADER_BYTES as u64) <= self.harmless_record
     }
 
+    /// Whether a batch of at most so many uncompressed bytes is near none of the limits, whatever is in it.
+    /// `is_exact`: it is just as many, so that nothing is left to find out about the batch's own size.
+    pub(super) fn are_far(&self, at_most: u64, is_exact: bool) -> bool {
+        (is_exact || at_most <= self.far_uncompressed)
+            && at_most.saturating_sub(BATCH_HEADER_BYTES as u64) <= self.far_record
+    }
+
+    /// [`Self::are_far`] for an old message.
+    pub(super) fn are_far_from_message(&self, around: u64, wraps: u64, is_exact: bool) -> bool {
+        (is_exact || around.saturating_add(wraps) <= self.far_uncompressed)
+            && wraps <= self.far_record
+    }
+
+    /// The gates of the whole batch that so many uncompressed bytes are near.
+    pub(super) fn batch_near(&self, uncompressed: Size) -> NearGates {
+        let Size::Exact(bytes) = uncompressed else {
+            return NearGates::NONE;
+        };
+        self.near(self.of_batch.map(|(gate, limit)| (gate, bytes, limit)))
+    }
+
+    /// The gates of one record that its sizes are near.
+    pub(super) fn record_near(&self, sizes: &RecordSizes) -> NearGates {
+        self.near(self.of_record(sizes))
+    }
+
+    fn near<const N: usize>(&self, sizes: [(Gate, u64, u64); N]) -> NearGates {
+        sizes
+            .into_iter()
+            .filter(|(_, size, limit)| size <= limit && *size > far_bytes(*limit, self.near_share))
+            .fold(NearGates::NONE, |near, (gate, ..)| near.with(gate))
+    }
+
     /// The most bytes of records that [`Self::hold`], whatever they are.
     pub(super) fn held_records_bytes(&self) -> u64 {
         self.uncompressed
@@ -126,6 +183,15 @@ impl Ceilings {
             && wraps_at_most <= self.harmless_record
     }
 
+    /// The most uncompressed bytes that are worth a decode: none behind a limit, unless all gates are looked at.
+    pub(super) fn decode_at_most(&self, effort: Effort) -> u64 {
+        if effort.is_of_all_gates() {
+            self.uncompressed.saturating_add(BEHIND_LIMIT_BYTES)
+        } else {
+            self.uncompressed
+        }
+    }
+
     /// The batch's own violation, if so many uncompressed bytes are one.
     pub(super) fn batch_over(&self, uncompressed: Size) -> Option<Over> {
         (uncompressed.bytes() > self.uncompressed).then_some(Over {
@@ -136,12 +202,40 @@ impl Ceilings {
         })
     }
 
+    /// Every violation of the whole batch.
+    pub(super) fn batch_overs(&self, uncompressed: Size) -> impl Iterator<Item = Over> {
+        let is_over = move |(_, limit): &(Gate, u64)| uncompressed.bytes() > *limit;
+        let overs = self.of_batch.into_iter().filter(is_over);
+        overs.map(move |(gate, limit_bytes)| Over {
+            gate,
+            size: uncompressed,
+            limit_bytes,
+            record: None,
+        })
+    }
+
+    /// Every violation of one record: gate, size, limit.
+    pub(super) fn record_overs(
+        &self,
+        sizes: &RecordSizes,
+    ) -> impl Iterator<Item = (Gate, u64, u64)> {
+        let sizes = self.of_record(sizes).into_iter();
+        sizes.filter(|(_, size, limit)| size > limit)
+    }
+
     /// A record's first violation: gate, size, limit.
     #[inline]
     pub(super) fn record_over(&self, sizes: &RecordSizes) -> Option<(Gate, u64, u64)> {
         if sizes.record_bytes <= self.harmless_record {
             return None;
         }
+        self.of_record(sizes)
+            .into_iter()
+            .find(|(_, size, limit)| size > limit)
+    }
+
+    /// What is compared of one record: gate, size, limit.
+    const fn of_record(&self, sizes: &RecordSizes) -> [(Gate, u64, u64); 5] {
         [
             (Gate::Record, sizes.record_bytes, self.record),
             (Gate::Estimate, sizes.estimate_bytes, self.estimate),
@@ -149,8 +243,6 @@ impl Ceilings {
             (Gate::Value, sizes.value_bytes, self.value),
             (Gate::Headers, sizes.headers_bytes, self.headers),
         ]
-        .into_iter()
-        .find(|(_, size, limit)| size > limit)
     }
 }
 

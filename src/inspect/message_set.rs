@@ -7,9 +7,12 @@ use std::ops::ControlFlow;
 
 use super::limits::Ceilings;
 use super::tally::Tally;
-use super::{DeepLimits, Effort, Finding, Inspection, Over, Proof, Scratch, Undecodable, inspect};
+use super::{
+    DeepLimits, Effort, Finding, Inspection, NearGates, Over, Proof, Scratch, Undecodable,
+    inspect_more,
+};
 use crate::batch::{BatchHeader, Message, MessageStream, RecordError, RecordSizes, messages};
-use crate::codec::{DecodeError, Decoders, End, Output, crc32, upper_bound};
+use crate::codec::{DecodeError, End, Output, crc32, upper_bound};
 use crate::policy::{Codec, Size};
 
 /// Inspects a message set. Its proof is the dearest that a message needed; its `uncompressed` that of the largest
@@ -21,6 +24,7 @@ pub fn inspect_message_set(
     scratch: &mut Scratch,
 ) -> Inspection {
     scratch.sizes.clear();
+    scratch.overs.clear();
     let mut whole = Inspection::new(Finding::Within, Proof::Header);
     let mut index = 0u32;
     for message in messages(set) {
@@ -29,7 +33,7 @@ pub fn inspect_message_set(
         let left = effort.less(whole.spent_bytes());
         let (one, count) = match (message.magic, BatchHeader::read(message.bytes)) {
             (2, Ok(header)) => {
-                let one = inspect(&header, message.bytes, limits, left, scratch);
+                let one = inspect_more(&header, message.bytes, limits, left, scratch);
                 (one, u32::try_from(header.records_count).unwrap_or(0))
             }
             (2, Err(_)) => break,
@@ -38,10 +42,14 @@ pub fn inspect_message_set(
         whole.proof = whole.proof.max(one.proof);
         whole.decoded_bytes = whole.decoded_bytes.saturating_add(one.decoded_bytes);
         whole.scanned_bytes = whole.scanned_bytes.saturating_add(one.scanned_bytes);
+        whole.near = whole.near.and(one.near);
+        whole.is_cut |= one.is_cut;
         whole.uncompressed = larger(whole.uncompressed, one.uncompressed);
-        if one.finding != Finding::Within {
+        if one.finding != Finding::Within && whole.finding == Finding::Within {
             whole.finding = behind(one.finding, index);
-            break;
+            if !effort.is_of_all_gates() {
+                break;
+            }
         }
         index = index.saturating_add(count);
     }
@@ -72,8 +80,8 @@ fn inspect_message(
     effort: Effort,
     scratch: &mut Scratch,
 ) -> (Inspection, u32) {
-    let ceilings = Ceilings::new(limits, message.wire_bytes());
-    let (found, count) = look(message, &ceilings, effort, &mut scratch.decoders);
+    let ceilings = Ceilings::new(limits, message.wire_bytes(), effort.near_share());
+    let (found, count) = look(message, &ceilings, effort, scratch);
     let is_refused = matches!(found.finding, Finding::Over(_) | Finding::Undecodable(_));
     if is_refused && crc32(message.checked()) != message.crc {
         return (Inspection::new(Finding::BadCrc, found.proof), count);
@@ -85,8 +93,12 @@ fn look(
     message: &Message<'_>,
     ceilings: &Ceilings,
     effort: Effort,
-    decoders: &mut Decoders,
+    scratch: &mut Scratch,
 ) -> (Inspection, u32) {
+    let Scratch {
+        decoders, overs, ..
+    } = scratch;
+    let overs = effort.is_of_all_gates().then_some(overs);
     let unreadable = |why| (Inspection::new(Finding::Undecodable(why), Proof::Header), 1);
     let Some(codec) = Codec::from_attributes(message.attributes) else {
         return unreadable(Undecodable::UnknownCodec);
@@ -96,26 +108,40 @@ fn look(
     };
     if codec == Codec::None {
         let size = Size::Exact(message.wire_bytes());
-        let mut tally = Tally::new(ceilings, ceilings.batch_over(size), None);
+        let mut tally = Tally::new(ceilings, ceilings.batch_over(size), None).of_all_gates(overs);
         // It is the only one: where it ends, so does the walk.
         let _ = tally.record(&sizes);
+        if let Some(overs) = tally.overs.take() {
+            overs.extend(ceilings.batch_overs(size));
+        }
         let finding = tally.over.map_or(Finding::Within, Finding::Over);
-        return (Inspection::new(finding, Proof::Walk).measured(size), 1);
+        let inspection = Inspection {
+            near: tally.near.and(ceilings.batch_near(size)),
+            ..Inspection::new(finding, Proof::Walk).measured(size)
+        };
+        return (inspection, 1);
     }
     let around = message.wire_bytes().saturating_sub(value.len() as u64);
-    if let Some(bound) = upper_bound(codec, value)
-        && ceilings.hold_message(around, bound.at_most)
+    let bound =
+        upper_bound(codec, value).filter(|bound| ceilings.hold_message(around, bound.at_most));
+    if let Some(bound) = bound
+        && ceilings.are_far_from_message(around, bound.at_most, bound.is_exact)
     {
         // How many are in it is not known; nothing behind it is numbered by that but for a text.
-        return (Inspection::new(Finding::Within, Proof::Bound), 1);
+        let mut within = Inspection::new(Finding::Within, Proof::Bound);
+        if bound.is_exact {
+            let size = around.saturating_add(bound.at_most);
+            within.near = ceilings.batch_near(Size::Exact(size));
+        }
+        return (within, 1);
     }
     let mut reading = Reading {
         stream: Ok(MessageStream::new(message.magic)),
-        tally: Tally::new(ceilings, None, None),
+        tally: Tally::new(ceilings, None, None).of_all_gates(overs),
         decoded: 0,
     };
     let cap = ceilings
-        .uncompressed
+        .decode_at_most(effort)
         .saturating_sub(around)
         .min(effort.decode_at_most_bytes());
     let decoder = match message.magic {
@@ -123,7 +149,19 @@ fn look(
         _ => decoders.decoder(codec, cap),
     };
     let end = decoder.decode(value, &mut reading);
-    reading.conclude(end, ceilings, around)
+    let (decoded, count) = reading.conclude(end, ceilings, around);
+    let is_cut = end == Ok(End::OverCap) && cap == effort.decode_at_most_bytes();
+    let mut found = Inspection { is_cut, ..decoded };
+    if bound.is_some() {
+        // Decoded for what it is near only: what it met on the way changes nothing.
+        found = Inspection {
+            finding: Finding::Within,
+            proof: Proof::Bound,
+            uncompressed: None,
+            ..found
+        };
+    }
+    (found, count)
 }
 
 /// Takes what the decoder produces and walks its messages.
@@ -166,6 +204,9 @@ impl Reading<'_> {
             _ => Size::AtLeast(so_far),
         };
         let messages = self.stream.and_then(|stream| stream.finish());
+        if let Some(overs) = self.tally.overs {
+            overs.extend(ceilings.batch_overs(size));
+        }
         let over: Option<Over> = self.tally.over.or_else(|| ceilings.batch_over(size));
         let finding = match (over, end, messages) {
             (Some(over), _, _) => Finding::Over(over),
@@ -176,6 +217,10 @@ impl Reading<'_> {
         };
         let inspection = Inspection {
             decoded_bytes: self.decoded,
+            near: match size {
+                Size::Exact(_) => self.tally.near.and(ceilings.batch_near(size)),
+                Size::AtLeast(_) => NearGates::NONE,
+            },
             ..Inspection::new(finding, Proof::Decode).measured(size)
         };
         (inspection, messages.unwrap_or(1))

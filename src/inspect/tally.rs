@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use super::Over;
 use super::limits::Ceilings;
+use super::near::NearGates;
 use super::sizes::Sizes;
 use crate::batch::RecordSizes;
 use crate::policy::{RecordAt, Size};
@@ -16,12 +17,16 @@ pub(super) const GRACE_BYTES: u64 = 1024 * 1024;
 pub(super) struct Tally<'a> {
     ceilings: &'a Ceilings,
     sizes: Option<&'a mut Sizes>,
+    /// One violation for every gate.
+    pub(super) overs: Option<&'a mut Vec<Over>>,
     index: u32,
     grace_left: u64,
     /// A record of so many bytes changes nothing but the index.
     unremarkable: u64,
     pub(super) over: Option<Over>,
     pub(super) largest: Option<RecordAt>,
+    /// The gates of records that one of them was near.
+    pub(super) near: NearGates,
 }
 
 impl<'a> Tally<'a> {
@@ -33,12 +38,20 @@ impl<'a> Tally<'a> {
         Self {
             ceilings,
             sizes,
+            overs: None,
             index: 0,
             grace_left: GRACE_BYTES,
             unremarkable: 0,
             over,
             largest: None,
+            near: NearGates::NONE,
         }
+    }
+
+    /// Goes on behind a violation, for those of the other gates.
+    pub(super) fn of_all_gates(mut self, overs: Option<&'a mut Vec<Over>>) -> Self {
+        self.overs = overs;
+        self
     }
 
     /// The next record, read to its end. Breaks when enough is known.
@@ -62,9 +75,19 @@ impl<'a> Tally<'a> {
         {
             self.largest = Some(record_at(index, sizes));
         }
+        if sizes.record_bytes > self.ceilings.far_record {
+            self.near = self.near.and(self.ceilings.record_near(sizes));
+        }
+        self.note_overs(index, sizes, Size::Exact);
         let flow = self.judge(index, sizes);
-        if let (None, None, Some(largest)) = (&self.sizes, &self.over, &self.largest) {
-            self.unremarkable = largest.record_bytes.min(self.ceilings.harmless_record);
+        if let (None, None, None, Some(largest)) =
+            (&self.sizes, &self.overs, &self.over, &self.largest)
+        {
+            let harmless = self.ceilings.harmless_record;
+            self.unremarkable = largest
+                .record_bytes
+                .min(harmless)
+                .min(self.ceilings.far_record);
         } else {
             self.unremarkable = 0;
         }
@@ -92,6 +115,7 @@ impl<'a> Tally<'a> {
         sizes: &RecordSizes,
         new_bytes: u64,
     ) -> ControlFlow<()> {
+        self.note_overs(self.index, sizes, Size::AtLeast);
         match self.over {
             None => {
                 self.over = self.violation(self.index, sizes, Size::AtLeast);
@@ -107,6 +131,24 @@ impl<'a> Tally<'a> {
                 self.spend(new_bytes)
             }
             Some(_) => ControlFlow::Continue(()),
+        }
+    }
+
+    /// The first violation of each gate.
+    fn note_overs(&mut self, index: u32, sizes: &RecordSizes, size: impl Fn(u64) -> Size) {
+        let Some(overs) = &mut self.overs else { return };
+        for (gate, bytes, limit_bytes) in self.ceilings.record_overs(sizes) {
+            let over = Over {
+                gate,
+                size: size(bytes),
+                limit_bytes,
+                record: Some(record_at(index, sizes)),
+            };
+            match overs.iter_mut().find(|noted| noted.gate == gate) {
+                Some(noted) if noted.is_partial(index) => *noted = over,
+                Some(_) => {}
+                None => overs.push(over),
+            }
         }
     }
 
@@ -132,7 +174,7 @@ impl<'a> Tally<'a> {
                 ControlFlow::Continue(())
             }
             // Whoever asked for measures of all records gets them.
-            None if self.sizes.is_some() => ControlFlow::Continue(()),
+            None if self.sizes.is_some() || self.overs.is_some() => ControlFlow::Continue(()),
             None => ControlFlow::Break(()),
         }
     }

@@ -13,6 +13,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::own::Own;
 use super::read_ahead::ReadAhead;
 use super::reasons::{Peer, explained, tls_reason};
 use super::stream::Stream;
@@ -31,6 +32,7 @@ const ACCEPT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Connector {
     tls: Option<Arc<ArcSwap<ClientSide>>>,
+    own: Arc<Own>,
 }
 
 #[derive(Clone)]
@@ -47,7 +49,20 @@ impl Connector {
             None => None,
             Some(tls) => Some(Arc::new(ArcSwap::from_pointee(ClientSide::new(tls)?))),
         };
-        Ok(Self { tls })
+        Ok(Self {
+            tls,
+            own: Own::new(None),
+        })
+    }
+
+    /// With what must not be connected to.
+    pub fn with_own(self, own: Arc<Own>) -> Self {
+        Self { own, ..self }
+    }
+
+    /// What is this process's own.
+    pub const fn own(&self) -> &Arc<Own> {
+        &self.own
     }
 
     /// Reads the PEM files again, for connections from now on. On an error those read before stay in force.
@@ -60,12 +75,22 @@ impl Connector {
 
     /// A stream to a broker, its TLS handshake done. Errors name the broker and the step; 8 s at most.
     pub async fn connect(&self, to: &HostPort) -> io::Result<Stream> {
+        if self.own.is_loop(to) {
+            let text = "connections to it come back to this sizegate, through another proxy";
+            return Err(with_context(to, "connect", io::Error::other(text)));
+        }
+        self.connect_even_in_a_loop(to).await
+    }
+
+    /// As [`Connector::connect`], also where connections were found to come back: to see whether they still do.
+    pub async fn connect_even_in_a_loop(&self, to: &HostPort) -> io::Result<Stream> {
         let deadline = Instant::now() + CONNECT_TIMEOUT;
-        let tcp = connect_tcp(to, deadline)
+        let tcp = connect_tcp(to, deadline, &self.own)
             .await
             .map_err(|error| with_context(to, "connect", error))?;
+        let mark = self.own.opened(tcp.local_addr()?);
         let Some(tls) = &self.tls else {
-            return Ok(Stream::Plain(tcp));
+            return Ok(Stream::Plain(tcp, Some(mark)));
         };
         let tls = tls.load_full();
         let name = match &tls.server_name {
@@ -74,7 +99,7 @@ impl Connector {
                 .map_err(|error| with_context(to, "TLS", io::Error::other(error)))?,
         };
         match timeout_at(deadline, tls.connector.connect(name, ReadAhead::new(tcp))).await {
-            Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
+            Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream), mark)),
             Ok(Err(error)) => Err(with_context(to, "TLS", refused_by_broker(error))),
             Err(_) => Err(with_context(to, "TLS", timed_out())),
         }
@@ -113,8 +138,11 @@ impl fmt::Debug for Connector {
 }
 
 /// Every address of the name in turn, each with an even share of what is left of the time: one dead address
-/// does not starve the next.
-async fn connect_tcp(to: &HostPort, deadline: Instant) -> io::Result<TcpStream> {
+/// does not starve the next. An address of our own is none.
+async fn connect_tcp(to: &HostPort, deadline: Instant, own: &Own) -> io::Result<TcpStream> {
+    if let Some(key) = own.key_of(to) {
+        return Err(is_own(key));
+    }
     let found: Vec<SocketAddr> = timeout_at(deadline, lookup_host((to.host.as_str(), to.port)))
         .await
         .map_err(|_| timed_out())??
@@ -123,6 +151,10 @@ async fn connect_tcp(to: &HostPort, deadline: Instant) -> io::Result<TcpStream> 
     for (tried, address) in found.iter().enumerate() {
         let untried = u32::try_from(found.len() - tried).unwrap_or(u32::MAX);
         let share = deadline.saturating_duration_since(Instant::now()) / untried;
+        if let Some(key) = own.key_of_socket(*address) {
+            last = is_own(key);
+            continue;
+        }
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(tcp)) => {
                 tcp.set_nodelay(true)?;
@@ -176,7 +208,7 @@ impl Acceptor {
     pub async fn accept(&self, tcp: TcpStream) -> Result<Stream, NotAccepted> {
         tcp.set_nodelay(true)?;
         let Some(config) = &self.tls else {
-            return Ok(Stream::Plain(tcp));
+            return Ok(Stream::Plain(tcp, None));
         };
         let acceptor = TlsAcceptor::from(config.load_full());
         let handshake = async {
@@ -222,6 +254,13 @@ impl fmt::Debug for Acceptor {
             .field("tls", &self.tls.is_some())
             .finish()
     }
+}
+
+fn is_own(key: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::AddrInUse,
+        format!("that is sizegate's own address ({key})"),
+    )
 }
 
 fn timed_out() -> io::Error {

@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{client, server};
 
+use super::own::Upstream;
 use super::read_ahead::ReadAhead;
 
 /// One connection, plain or TLS.
@@ -18,10 +19,10 @@ use super::read_ahead::ReadAhead;
 /// Writing: rustls may keep bytes that the socket did not take; [`AsyncWrite::poll_flush`] sends them.
 #[derive(Debug)]
 pub enum Stream {
-    /// Plain TCP.
-    Plain(TcpStream),
+    /// Plain TCP; to a broker with the mark of a connection of ours.
+    Plain(TcpStream, Option<Upstream>),
     /// TLS, we are the client.
-    Tls(Box<client::TlsStream<ReadAhead>>),
+    Tls(Box<client::TlsStream<ReadAhead>>, Upstream),
     /// TLS, we are the server.
     TlsServer(Box<server::TlsStream<ReadAhead>>),
 }
@@ -30,8 +31,8 @@ impl Stream {
     /// The socket underneath, for addresses and options.
     pub fn tcp(&self) -> &TcpStream {
         match self {
-            Self::Plain(tcp) => tcp,
-            Self::Tls(tls) => tls.get_ref().0.tcp(),
+            Self::Plain(tcp, _) => tcp,
+            Self::Tls(tls, _) => tls.get_ref().0.tcp(),
             Self::TlsServer(tls) => tls.get_ref().0.tcp(),
         }
     }
@@ -40,7 +41,7 @@ impl Stream {
     pub fn server_name(&self) -> Option<&str> {
         match self {
             Self::TlsServer(tls) => tls.get_ref().1.server_name(),
-            Self::Plain(_) | Self::Tls(_) => None,
+            Self::Plain(..) | Self::Tls(..) => None,
         }
     }
 }
@@ -49,11 +50,11 @@ impl Stream {
 macro_rules! each {
     ($stream:expr, $inner:ident => $body:expr) => {
         match $stream.get_mut() {
-            Stream::Plain(tcp) => {
+            Stream::Plain(tcp, _) => {
                 let $inner = Pin::new(tcp);
                 $body
             }
-            Stream::Tls(tls) => {
+            Stream::Tls(tls, _) => {
                 let $inner = Pin::new(tls.as_mut());
                 $body
             }
@@ -90,7 +91,7 @@ impl AsyncRead for Stream {
             let filled = buf.filled().len();
             let polled = Pin::new(&mut *this).poll_read_once(cx, buf);
             let came = buf.filled().len() > filled;
-            let is_enough = matches!(this, Self::Plain(_)) || buf.remaining() == 0;
+            let is_enough = matches!(this, Self::Plain(..)) || buf.remaining() == 0;
             match polled {
                 // TLS gives a record (16 KiB) at a time: as many as there are.
                 Poll::Ready(Ok(())) if came && !is_enough => {}

@@ -34,6 +34,8 @@ pub enum Blame {
     Sizegate,
     /// This product would refuse, but only observes.
     Observed,
+    /// Likewise, and something else of the same batch was told of before.
+    AlsoObserved,
 }
 
 /// One partition's refusal.
@@ -105,6 +107,7 @@ fn sentence(
     let verb = match blame {
         Blame::Sizegate => "refused",
         Blame::Observed => "would refuse",
+        Blame::AlsoObserved => "would also refuse",
     };
     let topic = shortened(place.topic.to_string(), LONGEST_TOPIC);
     let _ = write!(s, "sizegate {verb} {topic}-{}: ", place.partition);

@@ -91,7 +91,9 @@ fn detail(close: &Close) -> Option<String> {
         Close::FrameTooLarge { api_key, .. } => Some(format!("api_key {api_key}")),
         Close::Unreachable(error) => Some(error.to_string()),
         Close::ByBrokerOnLarge { .. } => Some("large Produce".to_owned()),
-        Close::RefusedWithoutAnswer | Close::Stalled | Close::HeadLate => Some(String::new()),
+        Close::RefusedWithoutAnswer | Close::Stalled | Close::HeadLate | Close::Loop => {
+            Some(String::new())
+        }
     }
 }
 
@@ -124,6 +126,9 @@ fn write(who: &ClientInfo, close: &Close, detail: &str, shared: &Shared) {
         }
         Close::RefusedWithoutAnswer => {
             tracing::info!(%client, client_id, reason, "connection closed: a Produce with acks=0 was refused, and closing is the only answer it can have");
+        }
+        Close::Loop => {
+            tracing::error!(%client, client_id, reason, "connection closed: the client is this sizegate itself. An address in cluster.bootstrap_servers or in a broker's advertised.listeners leads back to it");
         }
         Close::Stalled => {
             tracing::warn!(%client, client_id, reason, "connection closed: half a request held memory that others waited for, and too little of the rest came");

@@ -5,13 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use super::topics::TopicHandle;
+use super::verdict::{INVALID_RECORD, Sent};
 use super::{ClientInfo, Shared};
 use crate::policy::{
     Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Library, Place, Policy, Refusal,
     Size, Source, Suspect, Violation,
 };
 use crate::telemetry::{
-    FetchSetting, Lingering, OVERSIZED_NOTE, Oversized, Peer, RefusalRecord, Stuck, stuck_note,
+    BrokerRefusal, FetchSetting, Lingering, OVERSIZED_NOTE, Oversized, Peer, RefusalRecord, Stuck,
+    stuck_note,
 };
 use crate::wire::api_versions::ClientSoftware;
 use crate::wire::fetch::Ask;
@@ -81,45 +83,88 @@ impl Shared {
         is_loop: bool,
         client: &ClientInfo,
     ) {
-        let facts = refusal.facts;
-        let limit = &refusal.violation.limit;
-        let name = limit.name.as_deref().map(str::to_owned);
-        let record = RefusalRecord {
-            id: refusal.id.clone(),
+        let record = Arc::new(record(refusal, error_code, is_loop, client));
+        self.refusal_log.log_refusal(&record);
+        self.refusals.record(record);
+    }
+
+    /// Likewise what a batch that is only observed is over beside another gate.
+    pub(super) fn report_beside(&self, refusal: &Refusal, client: &ClientInfo) {
+        let record = Arc::new(record(refusal, 0, false, client));
+        self.refusal_log.log_beside(&record);
+        self.refusals.record(record);
+    }
+}
+
+fn record(refusal: &Refusal, error_code: i16, is_loop: bool, client: &ClientInfo) -> RefusalRecord {
+    let facts = refusal.facts;
+    let limit = &refusal.violation.limit;
+    let name = limit.name.as_deref().map(str::to_owned);
+    RefusalRecord {
+        id: refusal.id.clone(),
+        at: SystemTime::now(),
+        text: refusal.text.clone(),
+        topic: refusal.place.topic.to_string(),
+        partition: refusal.place.partition,
+        gate: limit.gate,
+        size_bytes: refusal.violation.size.bytes(),
+        at_least: matches!(refusal.violation.size, Size::AtLeast(_)),
+        limit_bytes: limit.value,
+        source: limit.source,
+        rule: name.clone().filter(|_| limit.source == Source::Rule),
+        member: name.filter(|_| limit.source == Source::Family),
+        action: if error_code == 0 {
+            Action::Observe
+        } else {
+            Action::Reject
+        },
+        error_code,
+        is_loop,
+        client_id: client.client_id.clone().unwrap_or_default(),
+        software: client.software_text(),
+        address: client.address.to_string(),
+        principal: client.principal.as_deref().map(str::to_owned),
+        batch_bytes: facts.map(|facts| facts.wire_bytes),
+        uncompressed_bytes: match facts.and_then(|facts| facts.uncompressed) {
+            Some(Size::Exact(bytes)) => Some(bytes),
+            Some(Size::AtLeast(_)) | None => None,
+        },
+        codec: facts.and_then(|facts| facts.codec),
+        records: facts.map(|facts| facts.records.max(0).unsigned_abs()),
+        record: refusal.violation.record.map(|record| record.index + 1),
+    }
+}
+
+impl Shared {
+    /// The broker refused what passed here: kept for the API. `said`: what the client was told.
+    pub(super) fn report_broker_refusal(
+        &self,
+        sent: &Sent,
+        error_code: i16,
+        said: Option<&String>,
+        client: &ClientInfo,
+    ) {
+        let limit = sent.topic.own();
+        self.refusals.record_broker(BrokerRefusal {
+            id: self.next_refusal_id(),
             at: SystemTime::now(),
-            text: refusal.text.clone(),
-            topic: refusal.place.topic.to_string(),
-            partition: refusal.place.partition,
-            gate: limit.gate,
-            size_bytes: refusal.violation.size.bytes(),
-            at_least: matches!(refusal.violation.size, Size::AtLeast(_)),
-            limit_bytes: limit.value,
-            source: limit.source,
-            rule: name.clone().filter(|_| limit.source == Source::Rule),
-            member: name.filter(|_| limit.source == Source::Family),
-            action: if error_code == 0 {
-                Action::Observe
-            } else {
-                Action::Reject
-            },
+            text: said.cloned().unwrap_or_default(),
+            topic: sent.topic.name.to_string(),
+            partition: sent.partition,
+            // INVALID_RECORD says many things.
+            gate: (error_code != INVALID_RECORD).then_some(Gate::Batch),
+            size_bytes: sent.wire_bytes,
+            limit_bytes: limit.map(|limit| limit.value),
+            source: limit.map(|limit| limit.source),
             error_code,
-            is_loop,
             client_id: client.client_id.clone().unwrap_or_default(),
             software: client.software_text(),
             address: client.address.to_string(),
             principal: client.principal.as_deref().map(str::to_owned),
-            batch_bytes: facts.map(|facts| facts.wire_bytes),
-            uncompressed_bytes: match facts.and_then(|facts| facts.uncompressed) {
-                Some(Size::Exact(bytes)) => Some(bytes),
-                Some(Size::AtLeast(_)) | None => None,
-            },
-            codec: facts.and_then(|facts| facts.codec),
-            records: facts.map(|facts| facts.records.max(0).unsigned_abs()),
-            record: refusal.violation.record.map(|record| record.index + 1),
-        };
-        let record = Arc::new(record);
-        self.refusal_log.log_refusal(&record);
-        self.refusals.record(record);
+            batch_bytes: sent.wire_bytes,
+            codec: sent.codec,
+            records: sent.records.max(0).unsigned_abs(),
+        });
     }
 }
 
@@ -265,11 +310,34 @@ impl ClientInfo {
     }
 }
 
-/// For logs: at most 256 characters, none of them a control character.
+/// For logs and the page: at most 256 characters, none of them a control character, none that turns the direction of
+/// what is read (U+202E and its like).
 pub(super) fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)
         .chars()
         .take(256)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .map(|c| if is_unseen(c) { '\u{fffd}' } else { c })
         .collect()
+}
+
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_turns_or_hides_text_is_replaced() {
+        assert_eq!(
+            printable("a\u{202e}b\u{2066}c\nd\u{200b}é".as_bytes()),
+            "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}é"
+        );
+        assert_eq!(printable("заказы-注文".as_bytes()), "заказы-注文");
+    }
 }

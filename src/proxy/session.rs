@@ -113,6 +113,8 @@ pub enum Close {
         /// As it would be called else.
         reason: &'static str,
     },
+    /// The client is this very proxy: an address that it takes for a broker's leads back to it.
+    Loop,
 }
 
 impl Close {
@@ -136,6 +138,7 @@ impl Close {
             Self::Downstream(_) => "client_error",
             Self::Upstream(_) => "broker_error",
             Self::ByBrokerOnLarge { reason, .. } => reason,
+            Self::Loop => "loop",
         }
     }
 }
@@ -374,6 +377,10 @@ impl Session {
     /// The broker's side, connecting to it first if need be.
     fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Stream, Close>> {
         if let Upstream::Unneeded = self.upstream {
+            // Its first byte came, and an upstream connection is known before it sends one.
+            if self.shared.connector.own().is_upstream(self.who.address) {
+                return Poll::Ready(Err(Close::Loop));
+            }
             self.upstream =
                 Upstream::Connecting(Box::pin(connect(Arc::clone(&self.shared), self.route)));
         }

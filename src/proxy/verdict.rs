@@ -11,6 +11,7 @@ mod measure;
 mod settle;
 mod weigh;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub use self::weigh::{Inspected, LongDecode, inspect_long};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
-use crate::inspect::Proof;
+use crate::inspect::{NearGates, Proof, Sizes};
 use crate::policy::{
     Action, BatchFacts, Codec, Learned, LingerWatch, LoopDetector, Policy, Size, Violation,
 };
@@ -53,7 +54,8 @@ const MOST_ASKED: usize = 1000;
 /// Partitions for which a session keeps room between requests.
 const KEPT_PARTITIONS: usize = 256;
 
-/// A partition that was forwarded.
+/// A partition that was forwarded. Its sizes are counted when this is dropped, which is when the broker has answered,
+/// unless the broker refused them: a size that nobody stored is no measure for a limit.
 #[derive(Debug)]
 pub struct Sent {
     /// Its topic.
@@ -68,6 +70,12 @@ pub struct Sent {
     pub records: i32,
     /// 61 + records after decompression, where it was measured.
     pub uncompressed: Option<Size>,
+    /// Those of its records, where they were measured.
+    sizes: Option<Box<Sizes>>,
+    /// And 61 + all of them.
+    uncompressed_bytes: Option<u64>,
+    /// The broker refused it for its size.
+    is_refused: Cell<bool>,
 }
 
 impl Sent {
@@ -198,6 +206,14 @@ struct Measured {
     facts: BatchFacts,
     /// What sufficed to judge what is inside, where a limit is inside.
     proof: Option<Proof>,
+    /// The gates inside it at which it is near the limit.
+    near: NearGates,
+    /// The sizes of its records, where they were measured for the histograms.
+    sizes: Option<Box<Sizes>>,
+    /// And 61 + all of them.
+    uncompressed_bytes: Option<u64>,
+    /// Of a batch that is over a limit: what else it is over, as far as that was looked at.
+    also: Vec<Violation>,
 }
 
 impl Outcome {

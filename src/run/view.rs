@@ -61,7 +61,19 @@ fn notes(status: Status) -> Vec<String> {
     let unlearned = status
         .error
         .map(|error| format!("limits are not learned now, and the last known hold: {error}"));
-    status.missing_rights.into_iter().chain(unlearned).collect()
+    let outside: Vec<String> = status.nodes_outside.iter().map(outside_text).collect();
+    outside
+        .into_iter()
+        .chain(status.missing_rights)
+        .chain(unlearned)
+        .collect()
+}
+
+/// The others are served all the same.
+fn outside_text(node_id: &i32) -> String {
+    format!(
+        "broker {node_id} is outside listener.node_ports.node_ids: clients cannot be sent to it; add it there and restart"
+    )
 }
 
 impl Shared {
@@ -94,12 +106,10 @@ impl Shared {
         } else if are_families_due {
             why_not.push("families are being looked for among the topics".to_owned());
         }
-        if !status.nodes_outside.is_empty() {
-            let nodes = status.nodes_outside;
-            why_not.push(format!(
-                "brokers {nodes:?} are outside listener.node_ports.node_ids"
-            ));
-        }
+        why_not.extend(status.own_nodes.iter().map(ToString::to_string));
+        why_not.extend(status.loops.iter().map(|to| {
+            format!("connections to {to} come back to this sizegate, through another proxy")
+        }));
         Readiness { why_not }
     }
 
@@ -127,6 +137,7 @@ impl Shared {
                 is_up: cluster.is_up,
                 error: cluster.error,
                 missing_rights: cluster.missing_rights,
+                brokers_outside: cluster.nodes_outside.iter().map(outside_text).collect(),
                 limits_age_seconds: cluster.refresh_age.map(|age| age.as_secs()),
                 brokers: cluster.nodes,
                 topics: cluster.topics,
@@ -217,6 +228,16 @@ impl Known for Shared {
 
     fn limits_age(&self) -> Option<Duration> {
         self.cluster.status().refresh_age
+    }
+
+    fn unusable_brokers(&self) -> Vec<(i32, &'static str)> {
+        let status = self.cluster.status();
+        let outside = status.nodes_outside.iter();
+        let outside = outside.map(|node_id| (*node_id, "outside_node_ids"));
+        let own = status.own_nodes.iter();
+        outside
+            .chain(own.map(|node| (node.node_id, "own_address")))
+            .collect()
     }
 }
 

@@ -13,6 +13,10 @@ use super::topic::OTHER;
 const SOFTWARES: usize = 100;
 /// Client ids remembered of one software: enough to find a team, bounded whatever clients invent.
 const CLIENT_IDS: usize = 20;
+/// And of those that name no software: their ids are all that tells them apart.
+const UNNAMED_CLIENT_IDS: usize = 100;
+/// The label of what names none.
+const UNNAMED: &str = "unknown";
 /// Characters kept of a software's name, and of a client id.
 const NAME_CHARS: usize = 40;
 const CLIENT_ID_CHARS: usize = 128;
@@ -43,7 +47,7 @@ pub struct ClientView {
     pub connections: u64,
     /// Connections since the start.
     pub connections_total: u64,
-    /// Some of the client ids seen, at most 20.
+    /// Some of the client ids seen, at most 20; of those that name no software, 100.
     pub client_ids: Vec<String>,
     /// There were more.
     pub more_client_ids: bool,
@@ -89,7 +93,11 @@ impl Clients {
         });
         software.total.inc();
         software.connections += 1;
-        software.saw(client_id);
+        let most = match label.as_str() {
+            UNNAMED => UNNAMED_CLIENT_IDS,
+            _ => CLIENT_IDS,
+        };
+        software.saw(client_id, most);
         ClientConnection {
             clients: Arc::clone(self),
             label,
@@ -125,12 +133,12 @@ fn view((label, software): (&String, &Software)) -> ClientView {
 }
 
 impl Software {
-    fn saw(&mut self, client_id: &str) {
+    fn saw(&mut self, client_id: &str, most: usize) {
         let client_id: String = client_id.chars().take(CLIENT_ID_CHARS).collect();
         if client_id.is_empty() || self.client_ids.contains(&client_id) {
             return;
         }
-        if self.client_ids.len() < CLIENT_IDS {
+        if self.client_ids.len() < most {
             self.client_ids.insert(client_id);
         } else {
             self.more_client_ids = true;
@@ -168,7 +176,7 @@ fn software_label(name: &str, version: &str) -> String {
         .map(|c| if allowed(c) { c } else { '_' })
         .collect();
     if label.is_empty() {
-        return "unknown".into();
+        return UNNAMED.into();
     }
     let mut numbers = version.trim_start_matches('v').split('.').map(|part| {
         let digits = part

@@ -158,6 +158,13 @@ const FAMILY_GAP_BYTES: Spec = (
     &["main", "member"],
 );
 
+const BROKER_UNUSABLE: Spec = (
+    "broker_unusable",
+    "1 for each broker that clients cannot be sent to, by why: outside_node_ids (listener.node_ports.node_ids), \
+     own_address (the broker advertises an address of sizegate itself). Absent while all can be used.",
+    &["node_id", "reason"],
+);
+
 /// What is not counted but known elsewhere, asked at each scrape: so it is never stale.
 pub trait Known: Send + Sync {
     /// The cluster has the topic, as far as is known. The series of one that it has not end with the next scrape.
@@ -174,6 +181,11 @@ pub trait Known: Send + Sync {
 
     /// Time since topics and limits were read; `None` before the first time.
     fn limits_age(&self) -> Option<Duration>;
+
+    /// The brokers that clients cannot be sent to, and why, in a word of a fixed set.
+    fn unusable_brokers(&self) -> Vec<(i32, &'static str)> {
+        Vec::new()
+    }
 }
 
 /// How a member fits its family.
@@ -371,6 +383,10 @@ fn process(cells: &ProcessCells) -> Vec<Family> {
 }
 
 fn known_elsewhere(known: &dyn Known, topics: &[Arc<TopicMetrics>]) -> Vec<Family> {
+    let mut unusable = Family::gauges(BROKER_UNUSABLE);
+    for (node_id, reason) in known.unusable_brokers() {
+        unusable.gauge(&[&node_id.to_string(), reason], 1.0);
+    }
     let mut limits = Family::gauges(LIMIT_BYTES);
     // Many topics share `_other`: a limit of one of them would be a lie about the rest.
     for topic in topics.iter().filter(|topic| topic.label() != OTHER) {
@@ -390,7 +406,7 @@ fn known_elsewhere(known: &dyn Known, topics: &[Arc<TopicMetrics>]) -> Vec<Famil
     if let Some(since) = known.limits_age() {
         age.gauge(&[], since.as_secs_f64());
     }
-    [limits, up, age].into()
+    [limits, up, age, unusable].into()
 }
 
 /// Of at most so many members: anybody who may create topics can make families.

@@ -4,6 +4,7 @@
 //! clients, topics and brokers are called.
 
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::SystemTime;
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -35,6 +36,7 @@ pub struct Metrics {
     /// Times a session stopped reading because the budget was spent.
     pub memory_waits: IntCounter,
     known: Arc<OnceLock<Weak<dyn Known>>>,
+    started_at: SystemTime,
 }
 
 impl std::fmt::Debug for Metrics {
@@ -124,6 +126,7 @@ impl Metrics {
                 "Times a connection had to wait because the memory budget was spent.",
             )?,
             known,
+            started_at: SystemTime::now(),
             registry,
         })
     }
@@ -223,6 +226,11 @@ impl Metrics {
             Box::new(move || held() as f64),
         )?;
         self.registry.register(Box::new(gauge))
+    }
+
+    /// When counting began.
+    pub const fn started_at(&self) -> SystemTime {
+        self.started_at
     }
 
     /// The configuration was read again, and is in force or not.

@@ -134,6 +134,77 @@ fn cut(text: &mut String, bytes: usize) {
     text.shrink_to_fit();
 }
 
+/// One batch that passed here and was refused by the broker for its size. The same names as in [`RefusalRecord`] for
+/// what is the same; what a broker does not say is not there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BrokerRefusal {
+    /// The id here.
+    pub id: String,
+    /// When.
+    #[serde(serialize_with = "as_rfc3339")]
+    pub at: SystemTime,
+    /// What the client was told: the broker's own words, or ours; empty where there are none.
+    pub text: String,
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// `batch` where the code says so.
+    pub gate: Option<Gate>,
+    /// Wire bytes of the batch.
+    pub size_bytes: u64,
+    /// The topic's own limit, as far as it is known here.
+    pub limit_bytes: Option<u64>,
+    /// Where that comes from.
+    pub source: Option<Source>,
+    /// The Kafka error code.
+    pub error_code: i16,
+    /// The client's name for itself.
+    pub client_id: String,
+    /// The client library, `name/version`.
+    pub software: String,
+    /// The client's address.
+    pub address: String,
+    /// Who the client authenticated as, where that is known.
+    pub principal: Option<String>,
+    /// Wire bytes of the batch.
+    pub batch_bytes: u64,
+    /// Compression.
+    pub codec: Option<Codec>,
+    /// Records in the batch, as declared.
+    pub records: u32,
+}
+
+/// One refusal, whoever refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "refused_by", rename_all = "lowercase")]
+pub enum Refused {
+    /// Here, or only observed.
+    Sizegate(#[serde(serialize_with = "as_is")] Arc<RefusalRecord>),
+    /// By the broker.
+    Broker(#[serde(serialize_with = "as_is")] Arc<BrokerRefusal>),
+}
+
+fn as_is<T: Serialize, S: Serializer>(shared: &Arc<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    (**shared).serialize(serializer)
+}
+
+impl Refused {
+    fn topic(&self) -> &str {
+        match self {
+            Self::Sizegate(refusal) => &refusal.topic,
+            Self::Broker(refusal) => &refusal.topic,
+        }
+    }
+
+    fn gate(&self) -> Option<Gate> {
+        match self {
+            Self::Sizegate(refusal) => Some(refusal.gate),
+            Self::Broker(refusal) => refusal.gate,
+        }
+    }
+}
+
 /// Which refusals: every field that is set must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RefusalQuery {
@@ -148,7 +219,7 @@ pub struct RefusalQuery {
 /// The last 1,000 refusals.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    ring: Mutex<VecDeque<Arc<RefusalRecord>>>,
+    ring: Mutex<VecDeque<Refused>>,
 }
 
 impl Refusals {
@@ -159,31 +230,49 @@ impl Refusals {
         } else {
             Arc::new(Arc::unwrap_or_clone(refusal).bounded())
         };
+        self.keep(Refused::Sizegate(refusal));
+    }
+
+    /// Keeps a refusal by the broker likewise.
+    pub fn record_broker(&self, mut refusal: BrokerRefusal) {
+        cut(&mut refusal.text, TEXT_BYTES);
+        let principal = refusal.principal.iter_mut();
+        for word in principal.chain([
+            &mut refusal.id,
+            &mut refusal.topic,
+            &mut refusal.client_id,
+            &mut refusal.software,
+            &mut refusal.address,
+        ]) {
+            cut(word, WORD_BYTES);
+        }
+        self.keep(Refused::Broker(Arc::new(refusal)));
+    }
+
+    fn keep(&self, refused: Refused) {
         let mut ring = self.lock();
         if ring.len() >= KEPT {
             ring.pop_front();
         }
-        ring.push_back(refusal);
+        ring.push_back(refused);
     }
 
     /// Those that match, newest first.
-    pub fn query(&self, query: &RefusalQuery) -> Vec<Arc<RefusalRecord>> {
+    pub fn query(&self, query: &RefusalQuery) -> Vec<Refused> {
         self.lock()
             .iter()
             .rev()
-            .filter(|refusal| {
-                query
-                    .topic
-                    .as_ref()
-                    .is_none_or(|topic| *topic == refusal.topic)
+            .filter(|refused| {
+                let topic = query.topic.as_ref();
+                topic.is_none_or(|topic| *topic == refused.topic())
             })
-            .filter(|refusal| query.gate.is_none_or(|gate| gate == refusal.gate))
+            .filter(|refused| query.gate.is_none_or(|gate| Some(gate) == refused.gate()))
             .take(query.limit.unwrap_or(KEPT))
             .cloned()
             .collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<RefusalRecord>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Refused>> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -237,13 +326,69 @@ mod tests {
         }
     }
 
+    fn ours(refusals: &Refusals, query: RefusalQuery) -> Vec<Arc<RefusalRecord>> {
+        let found = refusals.query(&query).into_iter();
+        found
+            .filter_map(|refused| match refused {
+                Refused::Sizegate(refusal) => Some(refusal),
+                Refused::Broker(_) => None,
+            })
+            .collect()
+    }
+
+    fn by_broker(gate: Option<Gate>, words: &str) -> BrokerRefusal {
+        BrokerRefusal {
+            id: "1".into(),
+            at: SystemTime::UNIX_EPOCH,
+            text: words.into(),
+            topic: "orders".into(),
+            partition: 0,
+            gate,
+            size_bytes: 2_000,
+            limit_bytes: Some(1_000),
+            source: Some(Source::Topic),
+            error_code: 10,
+            client_id: words.into(),
+            software: words.into(),
+            address: words.into(),
+            principal: Some(words.into()),
+            batch_bytes: 2_000,
+            codec: Some(Codec::None),
+            records: 1,
+        }
+    }
+
+    #[test]
+    fn what_the_broker_refused_is_among_them_and_says_so() {
+        let refusals = Refusals::default();
+        refusals.record(Arc::new(example()));
+        refusals.record_broker(by_broker(Some(Gate::Batch), "x"));
+        refusals.record_broker(by_broker(None, &"é".repeat(9_000)));
+        let json = serde_json::to_value(refusals.query(&RefusalQuery::default())).unwrap();
+        let by: Vec<_> = json.as_array().unwrap().iter().collect();
+        assert_eq!(by[0]["refused_by"], "broker");
+        assert_eq!(by[1]["refused_by"], "broker");
+        assert_eq!(by[2]["refused_by"], "sizegate");
+        assert_eq!(
+            (&by[1]["gate"], &by[0]["gate"]),
+            (&"batch".into(), &serde_json::Value::Null)
+        );
+        assert_eq!(by[0]["text"].as_str().unwrap().len(), 1_024);
+        assert_eq!(by[0]["principal"].as_str().unwrap().len(), 256);
+        let of_batch = RefusalQuery {
+            gate: Some(Gate::Batch),
+            ..RefusalQuery::default()
+        };
+        assert_eq!(refusals.query(&of_batch).len(), 1);
+    }
+
     #[test]
     fn the_last_thousand_are_kept_and_come_newest_first() {
         let refusals = Refusals::default();
         for n in 0..2_500 {
             refusals.record(Arc::new(with_id(n)));
         }
-        let all = refusals.query(&RefusalQuery::default());
+        let all = ours(&refusals, RefusalQuery::default());
         assert_eq!(all.len(), 1_000);
         assert_eq!((all[0].id.as_str(), all[999].id.as_str()), ("2499", "1500"));
     }
@@ -255,7 +400,7 @@ mod tests {
             refusals.record(Arc::new(with_id(n)));
         }
         let ids = |query| {
-            let found = refusals.query(&query);
+            let found = ours(&refusals, query);
             found
                 .iter()
                 .map(|refusal| refusal.id.clone())
@@ -306,7 +451,7 @@ mod tests {
             principal: Some(long),
             ..example()
         }));
-        let kept = &refusals.query(&RefusalQuery::default())[0];
+        let kept = &ours(&refusals, RefusalQuery::default())[0];
         assert!(kept.is_bounded());
         assert_eq!((kept.text.len(), kept.client_id.len()), (1_024, 256));
         let mut kept = RefusalRecord::clone(kept);

@@ -55,6 +55,7 @@ fn status() -> StatusView {
             is_up: true,
             error: None,
             missing_rights: None,
+            brokers_outside: vec!["broker 7 is outside listener.node_ports.node_ids".into()],
             limits_age_seconds: Some(3),
             brokers: 1,
             topics: 2,
@@ -758,4 +759,68 @@ async fn a_peer_that_holds_its_connection_does_not_hold_up_the_shutdown() {
         .expect("it ends")
         .unwrap();
     drop(stream);
+}
+
+/// Of one connection, as bytes: head and body.
+async fn bytes_of(server: &Server, request: &str) -> (String, Vec<u8>) {
+    let mut stream = server.connect().await;
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await.unwrap();
+    let at = bytes
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .unwrap();
+    let head = String::from_utf8_lossy(&bytes[..at]).to_lowercase();
+    (head, bytes[at + 4..].to_vec())
+}
+
+#[expect(clippy::disallowed_types, reason = "what a scraper does")]
+#[tokio::test]
+async fn metrics_are_compressed_for_who_takes_gzip_and_describe_the_process() {
+    let server = Server::ready().await;
+    let plain = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    let (head, body) = bytes_of(&server, plain).await;
+    assert!(!head.contains("content-encoding"), "{head}");
+    let text = String::from_utf8(body).unwrap();
+    for name in [
+        "sizegate_build_info",
+        "process_start_time_seconds",
+        "process_resident_memory_bytes",
+    ] {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    let packed = "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: deflate, gzip;q=0.8\r\n\r\n";
+    let (head, body) = bytes_of(&server, packed).await;
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    let mut unpacked = String::new();
+    let mut decoder = flate2::read::GzDecoder::new(&body[..]);
+    std::io::Read::read_to_string(&mut decoder, &mut unpacked).unwrap();
+    assert!(body.len() < unpacked.len() / 2, "{}", body.len());
+    let families = |text: &str| {
+        text.lines()
+            .filter(|line| line.starts_with("# TYPE"))
+            .count()
+    };
+    assert_eq!(families(&unpacked), families(&text));
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_answered_as_json_to_programs_and_as_text_to_people() {
+    let server = Server::ready().await;
+    for path in ["/api/v1/nothing", "/api", "/api/v2/topics"] {
+        let answer = server.get(path).await;
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (404, "application/json")
+        );
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        assert!(
+            body["error"].as_str().unwrap().contains("nothing here"),
+            "{body}"
+        );
+    }
+    let answer = server.get("/nothing-here").await;
+    assert_eq!(answer.status, 404);
+    assert!(answer.body.starts_with("nothing here"), "{}", answer.body);
 }

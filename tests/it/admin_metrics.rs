@@ -58,6 +58,10 @@ impl Known for Cluster {
         !self.is_down.load(Relaxed)
     }
 
+    fn unusable_brokers(&self) -> Vec<(i32, &'static str)> {
+        vec![(7, "outside_node_ids"), (1, "own_address")]
+    }
+
     fn limits_age(&self) -> Option<Duration> {
         (!self.is_down.load(Relaxed)).then_some(Duration::from_millis(1500))
     }
@@ -201,7 +205,8 @@ fn every_family_of_the_contract_is_there_once_it_is_used() {
          malformed_total connections connections_total connections_closed_total client_connections_total \
          request_seconds proxy_seconds held_bytes memory_budget_bytes memory_waits_total control_plane_up \
          limits_age_seconds config_reloads_total config_last_reload_success build_info refusal_loops_total \
-         linger_suspects_total linger_seconds fetch_batch_bytes fetch_oversized_total fetch_stuck_total family_aligned family_gap_bytes"
+         linger_suspects_total linger_seconds fetch_batch_bytes fetch_oversized_total fetch_stuck_total family_aligned family_gap_bytes \
+         broker_unusable"
         .split_whitespace()
         .map(|name| format!("sizegate_{name}"))
         .collect();

@@ -373,3 +373,75 @@ fn every_broker_that_was_tried_is_told_with_its_own_reason() {
         assert!(text.contains(words), "{words}: {text}");
     }
 }
+
+/// A script that asked for JSON gets JSON, whatever goes wrong.
+#[test]
+fn what_fails_with_json_asked_for_says_so_as_json() {
+    let (_dir, bad) = file("mode: on\n");
+    let (_other, good) = file("cluster: {bootstrap_servers: ['127.0.0.1:1']}\n");
+    let (bad, good) = (bad.to_str().unwrap(), good.to_str().unwrap());
+    for (arguments, code, words) in [
+        (vec!["explain", "orders", "--config", bad], 64, "mode"),
+        (
+            vec!["explain", "orders", "--config", good],
+            2,
+            "127.0.0.1:1",
+        ),
+        (
+            vec!["explain", "orders", "--records", "3", "--config", good],
+            64,
+            "--records says nothing",
+        ),
+        (vec!["align", "--config", bad], 64, "mode"),
+        (vec!["align", "--config", good], 2, "127.0.0.1:1"),
+        (vec!["check", "--config", bad], 64, "mode"),
+        (
+            vec!["check", "--cluster", "--config", good],
+            2,
+            "127.0.0.1:1",
+        ),
+        (vec!["check", "--ready"], 64, "--output"),
+        (vec!["suggest", "--from", "/nowhere/metrics"], 2, "/nowhere"),
+    ] {
+        let output = sizegate(&[&arguments[..], &["--output", "json"]].concat(), &[]);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        let said: serde_json::Value = serde_json::from_str(&out(&output))
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", out(&output)));
+        let error = said["error"].as_str().unwrap_or_else(|| panic!("{said}"));
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn a_variable_that_sets_nothing_is_told_of_with_the_one_that_was_meant() {
+    let (_dir, path) = file("cluster: {bootstrap_servers: [kafka:9092]}\n");
+    let check = ["check", "--config", path.to_str().unwrap()];
+    let output = sizegate(&check, &[("SIZEGATE_MODE", "observe")]);
+    let said = out(&output);
+    assert!(
+        said.contains("SIZEGATE_MODE sets nothing")
+            && said.contains("did you mean SIZEGATE__MODE?"),
+        "{said}"
+    );
+    let output = sizegate(
+        &check,
+        &[
+            ("SIZEGATE__MODE", "observe"),
+            ("SIZEGATE_PORT", "tcp://10.0.0.1:9092"),
+        ],
+    );
+    assert!(!out(&output).contains("sets nothing"), "{}", out(&output));
+}
+
+#[test]
+fn a_file_that_is_no_text_is_said_to_be_none() {
+    let (_dir, path) = file("");
+    std::fs::write(&path, [0x1f, 0x8b, 0x08, 0xff, 0xfe]).unwrap();
+    let output = sizegate(&["check", "--config", path.to_str().unwrap()], &[]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(
+        err(&output).contains("it is no text (UTF-8)"),
+        "{}",
+        err(&output)
+    );
+}

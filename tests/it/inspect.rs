@@ -12,4 +12,5 @@ mod clients;
 mod formats;
 mod ladder;
 mod lies;
+mod near;
 mod pieces;

@@ -114,14 +114,31 @@ fn verdict(refusal: &Value) -> BTreeMap<String, Value> {
     fields
 }
 
+/// Enforcing stops at the first gate; observing tells of the others as well. What it lets pass the broker may refuse.
+fn is_first(refusal: &Value) -> bool {
+    let said = refusal.get("text").or_else(|| refusal.get("message"));
+    !said.is_some_and(|said| said.as_str().unwrap().contains("would also refuse"))
+}
+
 fn refusals(sizegate: &Sizegate) -> Vec<BTreeMap<String, Value>> {
     let all = sizegate.json("/api/v1/refusals");
-    all["refusals"]
-        .as_array()
-        .unwrap()
-        .iter()
+    let all = all["refusals"].as_array().unwrap().iter();
+    all.filter(|refusal| refusal["refused_by"] == "sizegate" && is_first(refusal))
         .map(verdict)
         .collect()
+}
+
+/// What only observing tells of, by topic, gate and source.
+fn also(sizegate: &Sizegate) -> BTreeMap<String, f64> {
+    let all = sizegate.json("/api/v1/refusals");
+    let mut also = BTreeMap::new();
+    let all = all["refusals"].as_array().unwrap().iter();
+    for refusal in all.filter(|refusal| !is_first(refusal)) {
+        let [topic, gate, source] =
+            ["topic", "gate", "source"].map(|field| refusal[field].as_str().unwrap());
+        *also.entry(format!("{topic} {gate} {source}")).or_default() += 1.0;
+    }
+    also
 }
 
 /// The first line of the refusal log about each topic and gate: repeated ones are summarised by the minute, and what
@@ -132,7 +149,9 @@ fn log(sizegate: &mut Sizegate) -> Vec<BTreeMap<String, Value>> {
     let lines = whole
         .lines()
         .filter(|line| line.contains("sizegate::refusal"))
-        .map(|line| verdict(&serde_json::from_str(line).unwrap()));
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(is_first)
+        .map(|line: Value| verdict(&line));
     let mut seen = BTreeSet::new();
     lines
         .filter(|line| !line.contains_key("count") && !line.contains_key("refused_by"))
@@ -253,10 +272,25 @@ fn observing_a_proxy_or_a_rule_gives_the_verdicts_of_enforcing() {
     ] {
         assert!(gates.contains(&gate), "no batch breaks {gate}: {gates:?}");
     }
-    assert_eq!(counts(observing, &topics, "observed", "observe"), expected);
+    // With what it tells of beside.
+    let with = |mut counts: BTreeMap<String, f64>, also: BTreeMap<String, f64>| {
+        for (what, count) in also {
+            *counts.get_mut(&what).unwrap() += count;
+        }
+        counts
+    };
+    let told = also(observing);
+    assert!(told.len() > 2, "{told:?}");
+    assert_eq!(
+        counts(observing, &topics, "observed", "observe"),
+        with(expected, told)
+    );
     assert_eq!(
         counts(by_rules, by_rule, "observed", "observe"),
-        counts(enforcing, by_rule, "refused", "reject")
+        with(
+            counts(enforcing, by_rule, "refused", "reject"),
+            also(by_rules)
+        )
     );
 
     eventually(PATIENCE, "the same log", || {
@@ -264,6 +298,82 @@ fn observing_a_proxy_or_a_rule_gives_the_verdicts_of_enforcing() {
         (!ours.is_empty() && ours == theirs).then_some(())
     });
     assert_eq!(of_rules(log(by_rules)), of_rules(log(enforcing)));
+}
+
+/// By arithmetic: a batch over several gates is counted at each, in the metric, the log and the API.
+#[test]
+fn observing_tells_of_every_gate_that_would_refuse() {
+    let kafka = Kafka::shared("4.4.0");
+    let mut sizegate = Sizegate::start(
+        kafka,
+        "telemetry: {log: json}\nrules:\n- {name: all, topics: ['all-*'], action: observe, limits: {batch_bytes: 1000, \
+         uncompressed_bytes: 50000, record_bytes: 3000, value_bytes: 2000, key_bytes: 100, headers_bytes: 200}}\n",
+    );
+    let mut connection = Connection::open(sizegate.bootstrap());
+    for &codec in Codec::ALL {
+        for (what, records, expected) in [
+            (
+                "value and key",
+                vec![
+                    Record::of_random(2_500, 1),
+                    Record::of_random(10, 2).key(vec![b'k'; 150]),
+                ],
+                vec!["batch", "key", "value"],
+            ),
+            (
+                "behind the uncompressed limit",
+                vec![
+                    Record::of_random(60_000, 1),
+                    Record::of_a(10).header("h", vec![b'h'; 250]),
+                ],
+                vec!["batch", "uncompressed", "record", "value", "headers"],
+            ),
+            (
+                "too long for the session's turn",
+                vec![
+                    Record::of_random(900_000, 1),
+                    Record::of_a(10).key(vec![b'k'; 101]),
+                ],
+                vec!["batch", "uncompressed", "record", "key", "value"],
+            ),
+            (
+                "one alone",
+                vec![Record::of_a(10).key(vec![b'k'; 101])],
+                vec!["key"],
+            ),
+        ] {
+            let topic = kafka.topic("all", 1, &[]);
+            let records = batch(records).codec(codec).build();
+            let answers = connection.produce(9, -1, &[Part::new(&topic, records)]);
+            assert_eq!(answers[0].code, 0, "{codec} {what}: {:?}", answers[0].text);
+            let metrics = sizegate.metrics();
+            let of_gate = |gate: &str| {
+                let labels = [("topic", topic.name.as_str()), ("gate", gate)];
+                metrics.sum("violations_total", &labels)
+            };
+            let name = &topic.name;
+            let listed = sizegate.json(&format!("/api/v1/refusals?topic={name}"));
+            let mut listed: Vec<_> = listed["refusals"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|refusal| refusal["gate"].as_str().unwrap().to_owned())
+                .collect();
+            listed.reverse();
+            assert_eq!(listed, expected, "{codec} {what}");
+            for gate in ["batch", "uncompressed", "record", "key", "value", "headers"] {
+                let count = f64::from(u8::from(expected.contains(&gate)));
+                assert_eq!(of_gate(gate), count, "{codec} {what}: {gate}");
+                if count > 0.0 {
+                    let gate = format!("\"gate\":\"{gate}\"");
+                    sizegate.log_line(&["sizegate::refusal", name, &gate]);
+                }
+            }
+            let labels = [("topic", name.as_str()), ("verdict", "observed")];
+            assert_eq!(metrics.sum("produce_batches_total", &labels), 1.0);
+        }
+    }
+    assert!(sizegate.process().is_running());
 }
 
 /// Is in keys, values and headers, and may be nowhere else.

@@ -364,6 +364,7 @@ fn status() -> StatusView {
             is_up: false,
             error: Some(HOSTILE.into()),
             missing_rights: None,
+            brokers_outside: vec![HOSTILE.into()],
             limits_age_seconds: None,
             brokers: 3,
             topics: 1_000,

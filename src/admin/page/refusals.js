@@ -57,12 +57,12 @@ export function entry(refusal) {
   const at = new Date(refusal.at);
   return el("li", { "data-key": refusal.id }, el("article", { "aria-label": `Refusal ${refusal.id}` },
     el("p", { class: "head" },
-      el("span", { class: `chip ${refusal.action === "reject" ? "over" : "near"}` }, refusal.gate),
+      el("span", { class: `chip ${refusal.action === "observe" ? "near" : "over"}` }, refusal.gate ?? "broker"),
       link(`topics/${encodeURIComponent(refusal.topic)}`, { class: "name" }, refusal.topic, `-${refusal.partition}`),
       el("span", { class: "measure" },
-        refusal.at_least ? "at least " : "", el("strong", {}, number(refusal.size_bytes)), ` of ${number(refusal.limit_bytes)}`),
+        refusal.at_least ? "at least " : "", el("strong", {}, number(refusal.size_bytes)), refusal.limit_bytes === null ? " bytes" : ` of ${number(refusal.limit_bytes)}`),
       el("time", { datetime: refusal.at, title: refusal.at, class: "quiet" }, `${clock(refusal.at)}, ${ago((Date.now() - at) / 1000)}`)),
-    el("p", { class: "text" }, sentence),
+    el("p", { class: "text" }, sentence || "The broker gave no reason."),
     advice ? el("p", { class: "advice" }, linked(advice)) : null,
     tail ? el("p", { class: "tail" }, tail) : null,
     el("dl", { class: "who" },
@@ -71,7 +71,8 @@ export function entry(refusal) {
       fact("from", refusal.address),
       refusal.principal ? fact("principal", refusal.principal) : null,
       refusal.member ? fact("kept for", refusal.member) : null,
-      fact("answer", refusal.action === "reject" ? errorText(refusal.error_code) : "observed only: forwarded"),
+      fact("answer", refusal.action === "observe" ? "observed only: forwarded" : errorText(refusal.error_code)),
+      refusal.refused_by === "broker" ? fact("refused by", "the broker") : null,
       refusal.is_loop ? fact("loop", "sent again and again; ended") : null)));
 }
 
@@ -79,7 +80,7 @@ const fact = (name, value) => el("div", {}, el("dt", {}, name), el("dd", {}, val
 
 /** What was measured, what to do about it, and the tail in brackets: the whole text, in three paragraphs. */
 function parts(text) {
-  const at = text.lastIndexOf(" [gate=");
+  const at = Math.max(text.lastIndexOf(" [gate="), text.lastIndexOf(" [refused_by="));
   const [words, tail] = at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
   const end = words.indexOf(". ");
   return end < 0 ? { sentence: words, advice: "", tail } : { sentence: words.slice(0, end + 1), advice: words.slice(end + 2), tail };

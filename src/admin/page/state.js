@@ -44,6 +44,7 @@ export function attention(state) {
   if (reload?.needs_restart.length) {
     add("near", el("strong", {}, "Changed, but in force only after a restart: "), reload.needs_restart.join(", "));
   }
+  for (const outside of plane.brokers_outside) add("over", el("strong", {}, "A broker cannot be reached. "), outside);
   if (plane.missing_rights) add("near", el("strong", {}, "Rights are missing. "), plane.missing_rights);
   const gaps = misaligned(state.families);
   if (gaps.length) {

@@ -126,7 +126,7 @@ fn advice(config: &Config, ignored: &[Acknowledged]) -> Vec<String> {
             entry.reason
         )
     });
-    config.advice().into_iter().chain(idle).collect()
+    crate::cli::advice(config).into_iter().chain(idle).collect()
 }
 
 fn text(

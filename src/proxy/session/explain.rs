@@ -166,14 +166,21 @@ impl Session {
                     continue;
                 };
                 sent.topic.metrics.broker_refusal(result.error_code);
+                sent.refused_by_broker();
                 // The broker knows a limit better: it is learned before the next batch. Once for each topic.
                 if result.error_code != INVALID_RECORD && outdated.insert(&sent.topic.name) {
                     let cluster = &self.shared.cluster;
                     cluster.read_limits_soon(&sent.topic.name, self.node_id());
                 }
-                if result.error_message.is_none()
-                    && let Some(text) = self.explanation(result.error_code, sent)
-                {
+                let own = result.error_message.as_deref().map(printable);
+                let ours = match own {
+                    None => self.explanation(result.error_code, sent),
+                    Some(_) => None,
+                };
+                let said = ours.as_ref().or(own.as_ref());
+                self.shared
+                    .report_broker_refusal(sent, result.error_code, said, &self.who);
+                if let Some(text) = ours {
                     self.shared.refusal_log.log_broker_refusal(
                         &sent.topic.name,
                         result.error_code,
@@ -201,6 +208,7 @@ impl Session {
             codec,
             records,
             uncompressed,
+            ..
         } = sent;
         let codec = codec.map_or("unknown", Codec::label);
         let (unpacked, unpacked_tail) = match *uncompressed {

@@ -94,11 +94,16 @@ impl Outcome {
     /// A violation does not stand: a learned limit no longer counts, but a configured number does.
     pub(super) fn fall(&mut self) {
         *self = match std::mem::replace(self, Self::Pass) {
-            Self::Over(measured, violation)
+            Self::Over(mut measured, violation)
                 if !measured.topic.policy.is_configured(&violation.limit) =>
             {
                 match measured.topic.policy.judge_batch(&measured.facts, None) {
                     Some(configured) => Self::Over(measured, configured),
+                    // What is inside was looked at already where it is observed only.
+                    None if !measured.also.is_empty() => {
+                        let first = measured.also.remove(0);
+                        Self::Over(measured, first)
+                    }
                     None => Self::Within(measured),
                 }
             }

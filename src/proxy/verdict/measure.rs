@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::Measured;
 use crate::config::Decode;
-use crate::inspect::{DeepLimits, Effort, Inspection, Scratch, Sizes, inspect};
-use crate::policy::{Codec, Gate, Size};
+use crate::inspect::{DeepLimits, Effort, Inspection, Scratch, inspect};
+use crate::policy::{Codec, Size};
 use crate::telemetry::Metrics;
 
 /// One two-hundredth of a worker's time.
@@ -66,7 +66,7 @@ pub(super) fn sample(
     batch: &[u8],
     decode: Decode,
     metrics: &Metrics,
-    (now, is_within): (Instant, bool),
+    now: Instant,
 ) {
     let may_sample = match decode {
         Decode::Always => true,
@@ -90,17 +90,7 @@ pub(super) fn sample(
         let effort = Effort::MEASURES.decode_at_most(most);
         let inspection = inspect(&measured.header, batch, &DeepLimits::NONE, effort, scratch);
         if inspection.records.is_some() {
-            measured
-                .topic
-                .metrics
-                .record_bytes
-                .observe_tally(&scratch.sizes().record_bytes);
-            measured
-                .topic
-                .metrics
-                .estimate_bytes
-                .observe_tally(&scratch.sizes().estimate_bytes);
-            compare(measured, scratch.sizes(), is_within);
+            measured.sizes = Some(Box::new(*scratch.sizes()));
         }
         inspection
     });
@@ -114,30 +104,10 @@ pub(super) fn sample(
         metrics.inspection_seconds(codec).observe(took);
     }
     // Should the broker refuse it, its text says what was seen.
-    measured.facts.uncompressed = measured.facts.uncompressed.or(inspection.uncompressed);
     if let Some(Size::Exact(bytes)) = inspection.uncompressed {
-        measured.topic.metrics.uncompressed(codec, bytes);
+        measured.uncompressed_bytes = Some(bytes);
     }
-}
-
-/// How near the parts of a batch's records, and their estimates, come to their limits.
-fn compare(measured: &Measured, sizes: &Sizes, is_within: bool) {
-    let topic = &measured.topic;
-    topic.metrics.largest_parts(&sizes.largest);
-    for limit in topic.policy.inside_limits() {
-        let largest = match limit.gate {
-            Gate::Estimate => sizes.estimate_bytes.largest_bytes(),
-            Gate::Key => sizes.largest.key_bytes,
-            Gate::Value => sizes.largest.value_bytes,
-            Gate::Headers => sizes.largest.headers_bytes,
-            // Settling compares these: it knows them of more batches than are sampled.
-            Gate::Batch | Gate::Uncompressed | Gate::Record => continue,
-            Gate::Ratio | Gate::Frame => continue,
-        };
-        if is_within && topic.policy.is_near(largest, limit.value) {
-            topic.metrics.near_limit(limit.gate);
-        }
-    }
+    measured.facts.uncompressed = measured.facts.uncompressed.or(inspection.uncompressed);
 }
 
 /// Bytes decompressed for the text of a refusal, at most: as many as came on the wire tell whether compression gained

@@ -1,5 +1,6 @@
 //! The second half of judging: counting what passes, refusing what does not.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -56,7 +57,8 @@ impl Judge {
             let result = match outcome {
                 Outcome::Pass | Outcome::Invalid | Outcome::SpoilsRequest => None,
                 Outcome::Within(mut measured) => {
-                    self.count(&mut measured, batch, now, true);
+                    self.count(&mut measured, batch, now);
+                    self.count_near(&measured, frame);
                     measured.topic.metrics.forwarded.inc();
                     verdict.sent.push(measured.sent(partition));
                     None
@@ -64,9 +66,10 @@ impl Judge {
                 Outcome::Over(mut measured, violation)
                     if measured.topic.policy.action == Action::Observe =>
                 {
-                    self.count(&mut measured, batch, now, false);
+                    self.count(&mut measured, batch, now);
                     look_inside(&mut measured, batch);
-                    self.observe(&measured, violation, partition, client);
+                    let also = std::mem::take(&mut measured.also);
+                    self.observe(&measured, violation, also, partition, client);
                     verdict.sent.push(measured.sent(partition));
                     None
                 }
@@ -128,36 +131,40 @@ impl Judge {
     }
 
     /// Counts what was measured of a batch that goes on to the broker.
-    /// Nothing is near a limit in a batch that is not within all of them: enforcing, it would not be looked at.
-    fn count(&self, measured: &mut Measured, batch: &[u8], now: Instant, is_within: bool) {
-        let Measured {
-            topic,
-            header,
-            facts,
-            proof,
-        } = &*measured;
+    fn count(&self, measured: &mut Measured, batch: &[u8], now: Instant) {
+        let Measured { facts, proof, .. } = &*measured;
         let Some(codec) = facts.codec else { return };
-        topic.metrics.batch(
-            codec,
-            facts.wire_bytes,
-            u64::from(header.records_count.max(0).unsigned_abs()),
-        );
         if let Some(proof) = proof {
             self.shared.metrics.inspection(proof.label(), codec);
-        }
-        let batch_limit = topic.policy.batch_limit_bytes(topic.learned());
-        if is_within
-            && batch_limit.is_some_and(|limit| topic.policy.is_near(facts.wire_bytes, limit))
-        {
-            topic.metrics.near_limit(Gate::Batch);
         }
         sample(
             measured,
             batch,
             self.shared.decode(),
             &self.shared.metrics,
-            (now, is_within),
+            now,
         );
+    }
+
+    /// Counts the gates at which a batch is near the limit, each once. Nothing is near a limit in a batch that is not
+    /// within all of them: enforcing, it would not be looked at.
+    fn count_near(&self, measured: &Measured, frame: &[u8]) {
+        let Measured {
+            topic, facts, near, ..
+        } = measured;
+        let policy = &topic.policy;
+        let is_near = |bytes: u64, limit: Option<u64>| {
+            limit.is_some_and(|limit| policy.is_near(bytes, limit))
+        };
+        if is_near(facts.wire_bytes, policy.batch_limit_bytes(topic.learned())) {
+            topic.metrics.near_limit(Gate::Batch);
+        }
+        for gate in near.gates() {
+            topic.metrics.near_limit(gate);
+        }
+        if is_near(request_bytes(frame), Some(self.shared.frame_bytes.into())) {
+            topic.metrics.near_limit(Gate::Frame);
+        }
     }
 
     fn refuse(
@@ -202,25 +209,30 @@ impl Judge {
         &self,
         measured: &Measured,
         violation: Violation,
+        also: Vec<Violation>,
         partition: i32,
         client: &ClientInfo,
     ) {
         let topic = &measured.topic;
         topic.metrics.observed.inc();
-        topic.metrics.violation(
-            violation.limit.gate,
-            violation.limit.source,
-            Action::Observe,
-        );
-        let refusal = self.shared.refusal(
-            topic,
-            measured.facts,
-            violation,
-            partition,
-            Blame::Observed,
-            client,
-        );
-        self.shared.report(&refusal, 0, false, client);
+        let also = also
+            .into_iter()
+            .map(|violation| (violation, Blame::AlsoObserved));
+        for (violation, blame) in std::iter::once((violation, Blame::Observed)).chain(also) {
+            let limit = &violation.limit;
+            topic
+                .metrics
+                .violation(limit.gate, limit.source, Action::Observe);
+            let refusal =
+                self.shared
+                    .refusal(topic, measured.facts, violation, partition, blame, client);
+            match blame {
+                Blame::AlsoObserved => self.shared.report_beside(&refusal, client),
+                Blame::Sizegate | Blame::Observed => {
+                    self.shared.report(&refusal, 0, false, client);
+                }
+            }
+        }
     }
 
     fn is_loop(
@@ -252,7 +264,13 @@ impl Judge {
 
 impl Measured {
     fn sent(self, partition: i32) -> Sent {
-        let Measured { topic, facts, .. } = self;
+        let Measured {
+            topic,
+            facts,
+            sizes,
+            uncompressed_bytes,
+            ..
+        } = self;
         let BatchFacts {
             wire_bytes,
             codec,
@@ -267,6 +285,35 @@ impl Measured {
             codec,
             records,
             uncompressed,
+            sizes,
+            uncompressed_bytes,
+            is_refused: Cell::new(false),
+        }
+    }
+}
+
+impl Sent {
+    /// The broker refused it for its size.
+    pub fn refused_by_broker(&self) {
+        self.is_refused.set(true);
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        let Some(codec) = self.codec.filter(|_| !self.is_refused.get()) else {
+            return;
+        };
+        let metrics = &self.topic.metrics;
+        let records = u64::from(self.records.max(0).unsigned_abs());
+        metrics.batch(codec, self.wire_bytes, records);
+        if let Some(bytes) = self.uncompressed_bytes {
+            metrics.uncompressed(codec, bytes);
+        }
+        if let Some(sizes) = &self.sizes {
+            metrics.record_bytes.observe_tally(&sizes.record_bytes);
+            metrics.estimate_bytes.observe_tally(&sizes.estimate_bytes);
+            metrics.largest_parts(&sizes.largest);
         }
     }
 }
@@ -278,6 +325,11 @@ impl ClientInfo {
         let software = self.software.as_ref();
         software.is_none_or(|software| LoopDetector::is_java(&software.name))
     }
+}
+
+/// What the gate `frame` compares: the request as its length prefix declares it.
+fn request_bytes(frame: &[u8]) -> u64 {
+    (frame.len() as u64).saturating_sub(4)
 }
 
 /// `record_errors` go with code 87 only: with 10 and 44 they make librdkafka lose the code.

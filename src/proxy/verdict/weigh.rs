@@ -8,9 +8,9 @@ use super::{Asked, Measured, Outcome, TopicHandle};
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, Front, front, largest_message};
 use crate::config::Decode;
 use crate::inspect::{
-    DeepLimits, Effort, Finding, Inspection, Scratch, inspect, inspect_message_set,
+    DeepLimits, Effort, Finding, Inspection, NearGates, Over, Scratch, inspect, inspect_message_set,
 };
-use crate::policy::{BatchFacts, Codec, Size};
+use crate::policy::{Action, BatchFacts, Codec, Size, Violation};
 use crate::wire::produce::Layout;
 use crate::wire::record_batch::ATTRIBUTES_LOW_AT;
 
@@ -37,23 +37,74 @@ pub struct LongDecode {
     records: Range<usize>,
     header: BatchHeader,
     limits: DeepLimits,
+    look: Look,
+}
+
+/// What is looked for inside a batch, beside the first violation.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    /// `near_limit`
+    near_share: f64,
+    /// A violation does not end it: every gate that would refuse is told of.
+    all_gates: bool,
+    /// It is over by its header already.
+    is_over: bool,
+}
+
+/// What was found inside a batch.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    inspection: Inspection,
+    /// One violation for every gate, where all were looked at.
+    overs: Vec<Over>,
 }
 
 /// What was found off the session's turn, by partition entry, in ascending order.
-pub type Inspected = Vec<(usize, Inspection)>;
+pub type Inspected = Vec<(usize, Seen)>;
 
 /// Inspects what was too long for the session's turn. Runs where nobody waits for the thread.
 pub fn inspect_long(frame: &[u8], decodes: &[LongDecode]) -> Inspected {
     let mut left = DECODE_IN_ALL_BYTES;
     let inspect_one = |decode: &LongDecode| {
         let records = frame.get(decode.records.clone())?;
-        let effort = Effort::VERDICT.decode_at_most(left);
-        let inspection =
-            with_scratch(|scratch| look(&decode.header, records, &decode.limits, effort, scratch));
-        left = left.saturating_sub(inspection.spent_bytes());
-        Some((decode.partition_entry, inspection))
+        let seen = see(
+            &decode.header,
+            records,
+            &decode.limits,
+            decode.look,
+            &mut left,
+        );
+        Some((decode.partition_entry, seen))
     };
     decodes.iter().filter_map(inspect_one).collect()
+}
+
+/// Inspects a batch until the verdict is known, and then what else is wanted. Takes what it decodes off `left`.
+fn see(
+    header: &BatchHeader,
+    records: &[u8],
+    limits: &DeepLimits,
+    wanted: Look,
+    left: &mut u64,
+) -> Seen {
+    with_scratch(|scratch| {
+        let mut inspect_with = |effort: Effort, scratch: &mut Scratch| {
+            let effort = effort.decode_at_most(*left);
+            let inspection = look(header, records, limits, effort, scratch);
+            *left = left.saturating_sub(inspection.spent_bytes());
+            inspection
+        };
+        let effort = Effort::VERDICT.noticing_near(wanted.near_share);
+        let mut inspection = inspect_with(effort, scratch);
+        let is_over = wanted.is_over || matches!(inspection.finding, Finding::Over(_));
+        let mut overs = Vec::new();
+        if wanted.all_gates && is_over && !inspection.is_cut {
+            let all = inspect_with(Effort::VERDICT.of_all_gates(), scratch);
+            inspection.is_cut = all.is_cut;
+            overs = scratch.overs().to_vec();
+        }
+        Seen { inspection, overs }
+    })
 }
 
 /// Inspects a batch, or an old message set where the header only stands for one.
@@ -129,7 +180,9 @@ impl<'a> Scales<'a> {
             .policy
             .judge_batch(&measured.facts, self.asked.learned(topic))
         {
-            Some(violation) => Outcome::Over(measured, violation),
+            Some(violation) => {
+                self.over_batch(measured, violation, partition_entry, records, bytes)
+            }
             None => self.weigh_inside(measured, partition_entry, records, bytes),
         }
     }
@@ -188,9 +241,29 @@ impl<'a> Scales<'a> {
             measured.facts.records = 0;
         }
         match topic.policy.judge_batch(&measured.facts, None) {
-            Some(violation) => Outcome::Over(measured, violation),
+            Some(violation) => {
+                self.over_batch(measured, violation, partition_entry, records, bytes)
+            }
             None => self.weigh_inside(measured, partition_entry, records, bytes),
         }
+    }
+
+    /// Over by its header. What is only observed is looked into all the same: whoever enforces later is to know of
+    /// every gate that would refuse.
+    fn over_batch(
+        &mut self,
+        mut measured: Measured,
+        violation: Violation,
+        partition_entry: usize,
+        records: Range<usize>,
+        bytes: &[u8],
+    ) -> Outcome {
+        let policy = &measured.topic.policy;
+        if policy.action == Action::Observe && !policy.inside.is_none() {
+            let seen = self.look_inside(&measured, partition_entry, records, bytes, true);
+            measured.note_overs(&seen.overs, &violation);
+        }
+        Outcome::Over(measured, violation)
     }
 
     /// Climbs the ladder where a limit lies inside the batch.
@@ -201,21 +274,17 @@ impl<'a> Scales<'a> {
         records: Range<usize>,
         bytes: &[u8],
     ) -> Outcome {
-        let (topic, header) = (Arc::clone(&measured.topic), measured.header);
+        let topic = Arc::clone(&measured.topic);
         if topic.policy.inside.is_none() {
             return Outcome::Within(measured);
         }
-        let inspected = &self.asked.inspected;
-        let known = inspected.binary_search_by_key(&partition_entry, |(entry, _)| *entry);
-        let known = known
-            .ok()
-            .and_then(|at| inspected.get(at))
-            .map(|(_, inspection)| *inspection);
-        let inspection = known.unwrap_or_else(|| self.inspect(&topic, &header, bytes));
+        let seen = self.look_inside(&measured, partition_entry, records, bytes, false);
+        let inspection = seen.inspection;
         measured.proof = Some(inspection.proof);
         measured.facts.uncompressed = inspection.uncompressed.or(measured.facts.uncompressed);
         measured.facts.largest = inspection.largest;
         measured.facts.seen = inspection.seen;
+        measured.near = inspection.near;
         let violation = match inspection.finding {
             Finding::Within => return Outcome::Within(measured),
             // The broker refuses it for its checksum.
@@ -225,34 +294,55 @@ impl<'a> Scales<'a> {
             Finding::Unfinished if self.asked.decoded => {
                 topic.policy.unreadable("too_much_to_decode")
             }
-            Finding::Unfinished => {
-                self.long.push(LongDecode {
-                    partition_entry,
-                    records,
-                    header,
-                    limits: topic.policy.inside,
-                });
-                None
-            }
+            Finding::Unfinished => None,
         };
         match violation {
-            Some(violation) => Outcome::Over(measured, violation),
+            Some(violation) => {
+                measured.note_overs(&seen.overs, &violation);
+                Outcome::Over(measured, violation)
+            }
             None => Outcome::Pass,
         }
     }
 
-    fn inspect(&mut self, topic: &TopicHandle, header: &BatchHeader, bytes: &[u8]) -> Inspection {
-        let limits = &topic.policy.inside;
-        // `never` keeps every limit that needs a decode out of the configuration; what a header proves is still used.
-        let most = if self.decode == Decode::Never {
-            0
-        } else {
-            self.decode_left
+    /// What is inside, as far as this turn allows; the rest of it is put down as a long decode.
+    fn look_inside(
+        &mut self,
+        measured: &Measured,
+        partition_entry: usize,
+        records: Range<usize>,
+        bytes: &[u8],
+        is_over: bool,
+    ) -> Seen {
+        let inspected = &self.asked.inspected;
+        let known = inspected.binary_search_by_key(&partition_entry, |(entry, _)| *entry);
+        if let Some((_, seen)) = known.ok().and_then(|at| inspected.get(at)) {
+            return seen.clone();
+        }
+        let policy = &measured.topic.policy;
+        let look = Look {
+            near_share: policy.near_limit,
+            all_gates: policy.action == Action::Observe,
+            is_over,
         };
-        let effort = Effort::VERDICT.decode_at_most(most);
-        let inspection = with_scratch(|scratch| look(header, bytes, limits, effort, scratch));
-        self.decode_left = self.decode_left.saturating_sub(inspection.spent_bytes());
-        inspection
+        // `never` keeps every limit that needs a decode out of the configuration; what a header proves is still used.
+        let (header, limits) = (measured.header, policy.inside);
+        let seen = if self.decode == Decode::Never {
+            see(&header, bytes, &limits, look, &mut 0)
+        } else {
+            see(&header, bytes, &limits, look, &mut self.decode_left)
+        };
+        let is_cut = seen.inspection.is_cut || seen.inspection.finding == Finding::Unfinished;
+        if is_cut && !self.asked.decoded && self.decode != Decode::Never {
+            self.long.push(LongDecode {
+                partition_entry,
+                records,
+                header,
+                limits,
+                look,
+            });
+        }
+        seen
     }
 }
 
@@ -263,7 +353,23 @@ impl Measured {
             header,
             facts: facts(&header),
             proof: None,
+            near: NearGates::NONE,
+            sizes: None,
+            uncompressed_bytes: None,
+            also: Vec::new(),
         }
+    }
+
+    /// What else the batch is over, beside `first`.
+    pub(super) fn note_overs(&mut self, overs: &[Over], first: &Violation) {
+        for over in overs {
+            let is_noted = |noted: &Violation| noted.limit.gate == over.gate;
+            if is_noted(first) || self.also.iter().any(is_noted) {
+                continue;
+            }
+            self.also.extend(self.topic.policy.violation(over));
+        }
+        self.also.sort_by_key(|violation| violation.limit.gate);
     }
 }
 

@@ -24,6 +24,8 @@ struct Key {
     action: Action,
     /// The first refusal that ends a loop deserves its line.
     is_loop: bool,
+    /// As does the first of a gate that was told of beside another one's.
+    is_beside: bool,
     client_id: String,
 }
 
@@ -52,7 +54,15 @@ struct Last {
 impl RefusalLog {
     /// Logs a refusal, or counts it if the same topic, gate and client was logged since the last quiet minute.
     pub fn log_refusal(&self, refusal: &RefusalRecord) {
-        let key = Key::of(refusal);
+        self.log(Key::of(refusal, false), refusal);
+    }
+
+    /// Likewise what a batch is over beside another gate, which was logged before.
+    pub fn log_beside(&self, refusal: &RefusalRecord) {
+        self.log(Key::of(refusal, true), refusal);
+    }
+
+    fn log(&self, key: Key, refusal: &RefusalRecord) {
         if self.ours.is_first(key, |repeated| repeated.add(refusal)) {
             write(refusal);
         }
@@ -106,12 +116,13 @@ impl RefusalLog {
 const TOPIC: usize = 249;
 
 impl Key {
-    fn of(refusal: &RefusalRecord) -> Self {
+    fn of(refusal: &RefusalRecord, is_beside: bool) -> Self {
         Self {
             topic: short(&refusal.topic, TOPIC),
             gate: refusal.gate,
             action: refusal.action,
             is_loop: refusal.is_loop,
+            is_beside,
             client_id: short(&refusal.client_id, WORD),
         }
     }

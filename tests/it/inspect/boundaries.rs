@@ -6,7 +6,7 @@ use sizegate::policy::{Codec, Gate, RecordAt, Size};
 use super::make::{COMPRESSED, Record, batch, judge, measure, noise, records, text, value};
 
 /// Three records; the middle one is the largest in every respect.
-fn content() -> Vec<Record> {
+pub fn content() -> Vec<Record> {
     let headers = vec![
         (b"trace".to_vec(), Some(noise(2, 300))),
         (b"none".to_vec(), None),
@@ -27,7 +27,7 @@ fn content() -> Vec<Record> {
 }
 
 /// The middle record's size for each gate.
-fn sizes() -> [(Gate, u64); 5] {
+pub fn sizes() -> [(Gate, u64); 5] {
     let record = 3 + 1 + 1 + 1 + (2 + 200) + (3 + 70_000) + 1 + (1 + 5) + (2 + 300) + (1 + 4) + 1;
     let estimate = 61 + 21 + (2 + 200) + (3 + 70_000) + 1 + (1 + 5) + (2 + 300) + (1 + 4) + 1;
     [
@@ -39,7 +39,7 @@ fn sizes() -> [(Gate, u64); 5] {
     ]
 }
 
-fn limit(gate: Gate, bytes: u64) -> DeepLimits {
+pub fn limit(gate: Gate, bytes: u64) -> DeepLimits {
     let bytes = Some(bytes);
     match gate {
         Gate::Uncompressed => DeepLimits {

@@ -306,17 +306,20 @@ impl Session {
             api::SASL_HANDSHAKE | api::SASL_AUTHENTICATE => {
                 self.on_sasl(pending.head, pending.frame);
             }
-            _ => self.on_api_versions(pending.head, pending.frame),
+            _ => self.on_api_versions(pending.head, pending.frame)?,
         }
         self.to_upstream.hold(pending.lease);
         Ok(())
     }
 
-    fn on_api_versions(&mut self, head: FrameHead, frame: Bytes) {
+    fn on_api_versions(&mut self, head: FrameHead, frame: Bytes) -> Result<(), Close> {
         match api_versions::client_software(&frame, head.api_version) {
             Ok(Some(software)) => {
                 self.who.learn_client_id(api::frame_client_id(&frame));
                 let client_id = self.who.client_id_text();
+                if self.shared.connector.own().is_own_call(client_id) {
+                    return Err(Close::Loop);
+                }
                 let connection = self.shared.metrics.client_software(
                     &software.name,
                     &software.version,
@@ -325,7 +328,11 @@ impl Session {
                 self.requests.counted = Some(connection);
                 self.who.learn_software(software);
             }
-            Ok(None) => {}
+            // Before version 3 a client says only its id.
+            Ok(None) => {
+                self.who.learn_client_id(api::frame_client_id(&frame));
+                self.count_unnamed_software();
+            }
             // The broker answers an unreadable request itself, or closes.
             Err(malformed) => {
                 tracing::debug!(client = %self.who.address, %malformed, "ApiVersions not understood")
@@ -334,6 +341,16 @@ impl Session {
         self.expect(&head, Answer::Forwarded);
         self.to_upstream
             .push(api_versions::forwarded(frame, head.api_version));
+        Ok(())
+    }
+
+    /// A client that does not say which library it uses is counted by its id.
+    pub(super) fn count_unnamed_software(&mut self) {
+        if self.requests.counted.is_none() {
+            let client_id = self.who.client_id_text();
+            let connection = self.shared.metrics.client_software("", "", client_id);
+            self.requests.counted = Some(connection);
+        }
     }
 }
 

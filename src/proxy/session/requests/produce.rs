@@ -57,6 +57,7 @@ impl Session {
         if let Some(limit) = asked.frame_limit {
             self.judge.over_frame(head.request_bytes, limit);
         }
+        self.count_unnamed_software();
         let verdict = self.judge.settle(&frame, &self.who, &arrival);
         self.carry_out(head, frame, verdict);
         self.to_upstream.hold(lease);
