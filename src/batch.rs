@@ -19,8 +19,10 @@ mod walk;
 
 pub use front::{Front, front};
 pub use header::{BATCH_HEADER_BYTES, BatchHeader};
-pub use message_set::{Message, MessageStream, largest_message, messages};
+pub use message_set::{Message, MessageStream, as_one_batch, largest_message, messages};
 pub(crate) use record::varint_bytes;
-pub use record::{ESTIMATE_OVERHEAD_BYTES, ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes};
+pub use record::{
+    ESTIMATE_OVERHEAD_BYTES, ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes, Rewritten,
+};
 pub use stream::RecordStream;
 pub use walk::walk_records;

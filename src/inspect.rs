@@ -222,7 +222,7 @@ fn look(
             _ => inspection,
         };
     }
-    let ceilings = Ceilings::new(limits, wire_bytes);
+    let ceilings = Ceilings::new(limits, wire_bytes).for_records(header.records_count);
     // Undecodable matters only where a limit needs the decode.
     let unreadable = |why| {
         Inspection::new(
@@ -281,7 +281,8 @@ fn look_at_plain(
     );
     let walked = walk_records(records, count, |sizes| tally.record(sizes));
     let is_whole = walked == Ok(ControlFlow::Continue(()));
-    let finding = match (tally.over, walked) {
+    let size = Size::Exact(uncompressed.max(tally.rewritten_bytes()));
+    let finding = match (tally.over.or_else(|| ceilings.batch_over(size)), walked) {
         (Some(over), _) => Finding::Over(over),
         (None, Err(error)) if !is_decided => Finding::Undecodable(Undecodable::Records(error)),
         (None, _) => Finding::Within,
@@ -295,7 +296,7 @@ fn look_at_plain(
         },
         records: is_whole.then_some(count),
         largest: if is_whole { tally.largest } else { None },
-        ..decided
+        ..decided.measured(size)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Limits inside a batch, and what they come to for one batch.
 
 use super::Over;
-use crate::batch::{BATCH_HEADER_BYTES, ESTIMATE_SURPLUS_BYTES, RecordSizes};
+use crate::batch::{BATCH_HEADER_BYTES, ESTIMATE_SURPLUS_BYTES, RecordSizes, Rewritten};
 use crate::policy::{Gate, Size};
 
 /// The gate `ratio` looks at batches above this uncompressed size only.
@@ -24,6 +24,9 @@ pub struct DeepLimits {
     pub headers_bytes: Option<u64>,
     /// Gate `ratio`: uncompressed / wire.
     pub ratio: Option<f64>,
+    /// The broker writes the records again before it stores them ([`Rewritten`](crate::batch::Rewritten)): of what came
+    /// and what it writes, the larger counts.
+    pub is_rewritten: bool,
 }
 
 impl DeepLimits {
@@ -36,6 +39,7 @@ impl DeepLimits {
         value_bytes: None,
         headers_bytes: None,
         ratio: None,
+        is_rewritten: false,
     };
 
     /// Whether nothing inside the batch is limited.
@@ -67,6 +71,9 @@ pub(super) struct Ceilings {
     /// The smaller of `uncompressed` and `ratio`.
     pub(super) uncompressed: u64,
     uncompressed_gate: Gate,
+    pub(super) is_rewritten: bool,
+    /// What all records, and each of them, may grow by when they are written again.
+    growth: (u64, u64),
 }
 
 impl Ceilings {
@@ -103,20 +110,38 @@ impl Ceilings {
             } else {
                 Gate::Uncompressed
             },
+            is_rewritten: limits.is_rewritten,
+            growth: (0, 0),
+        }
+    }
+
+    /// The same for a batch of so many records: what they may grow by is allowed for.
+    pub(super) fn for_records(self, records: i32) -> Self {
+        if !self.is_rewritten {
+            return self;
+        }
+        let records = records.max(0).unsigned_abs();
+        let of_each = Rewritten::most_growth_bytes(records);
+        Self {
+            growth: (u64::from(records).saturating_mul(of_each), of_each),
+            ..self
         }
     }
 
     /// Whether a batch of at most so many uncompressed bytes is within every limit, whatever is in it.
     pub(super) fn hold(&self, at_most: u64) -> bool {
-        at_most <= self.uncompressed
-            && at_most.saturating_sub(BATCH_HEADER_BYTES as u64) <= self.harmless_record
+        let records_bytes = at_most.saturating_sub(BATCH_HEADER_BYTES as u64);
+        let (of_all, of_each) = self.growth;
+        at_most.saturating_add(of_all) <= self.uncompressed
+            && records_bytes.saturating_add(of_each) <= self.harmless_record
     }
 
     /// The most bytes of records that [`Self::hold`], whatever they are.
     pub(super) fn held_records_bytes(&self) -> u64 {
+        let (of_all, of_each) = self.growth;
         self.uncompressed
-            .saturating_sub(BATCH_HEADER_BYTES as u64)
-            .min(self.harmless_record)
+            .saturating_sub((BATCH_HEADER_BYTES as u64).saturating_add(of_all))
+            .min(self.harmless_record.saturating_sub(of_each))
     }
 
     /// Whether an old message is within every limit that has so many bytes around what it wraps, and wraps at most

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::measure::with_scratch;
 use super::{Asked, Measured, Outcome, TopicHandle};
-use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, Front, front, largest_message};
+use crate::batch::{
+    BATCH_HEADER_BYTES, BatchHeader, Front, as_one_batch, front, largest_message,
+};
 use crate::config::Decode;
 use crate::inspect::{
     DeepLimits, Effort, Finding, Inspection, Scratch, inspect, inspect_message_set,
@@ -29,6 +31,10 @@ const DECODE_ON_TURN_BYTES: u64 = 400 * 1024;
 
 /// Bytes that may be decompressed for one request in all: gzip takes 2.5 s.
 const DECODE_IN_ALL_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// How often a request is decoded off its session's turn: once for what is judged first, and once more for what a
+/// learned limit kept from that and then does not count.
+const MOST_DECODES: u8 = 3;
 
 /// A batch whose verdict needs a decode too long for a session's turn.
 #[derive(Debug)]
@@ -79,6 +85,8 @@ pub(super) struct Scales<'a> {
     /// Bytes that may still be decompressed on this turn.
     decode_left: u64,
     asked: &'a Asked,
+    /// What was learned of the cluster does not count.
+    by_rules_only: bool,
     long: Vec<LongDecode>,
 }
 
@@ -96,8 +104,14 @@ impl<'a> Scales<'a> {
             decode,
             decode_left: DECODE_ON_TURN_BYTES,
             asked,
+            by_rules_only: false,
             long: Vec::new(),
         }
+    }
+
+    /// From now on the broker judges by its own limits, or refuses all of the request: only what is configured counts.
+    pub(super) fn judge_by_rules_only(&mut self) {
+        self.by_rules_only = true;
     }
 
     /// What must be decoded off this turn.
@@ -125,10 +139,13 @@ impl<'a> Scales<'a> {
             return self.leave(records);
         }
         let measured = Measured::new(topic, header);
-        match topic
-            .policy
-            .judge_batch(&measured.facts, self.asked.learned(topic))
-        {
+        // Whether its transaction was begun, the broker asks before it looks at sizes, and only it knows.
+        let learned = if self.by_rules_only || header.is_transactional() {
+            None
+        } else {
+            self.asked.learned(topic)
+        };
+        match topic.policy.judge_batch(&measured.facts, learned) {
             Some(violation) => Outcome::Over(measured, violation),
             None => self.weigh_inside(measured, partition_entry, records, bytes),
         }
@@ -180,8 +197,18 @@ impl<'a> Scales<'a> {
         let Ok((largest, count)) = largest_message(bytes) else {
             return Outcome::Pass;
         };
-        let header =
+        // Alone, or with the others as the one batch that the broker stores.
+        let stored_bytes = as_one_batch(bytes).map_or(0, |batch| batch.batch_bytes());
+        let mut header =
             BatchHeader::of_message(largest.wire_bytes(), largest.crc, largest.attributes, count);
+        let is_over = |bytes: u64| {
+            let limit = topic.policy.batch_limit_bytes(None);
+            limit.is_some_and(|limit| bytes > limit)
+        };
+        if is_over(stored_bytes) && stored_bytes > largest.wire_bytes() {
+            header =
+                BatchHeader::of_message(stored_bytes, largest.crc, largest.attributes, count);
+        }
         let mut measured = Measured::new(topic, header);
         if measured.facts.codec != Some(Codec::None) {
             // How many records it wraps is not said.
@@ -205,13 +232,18 @@ impl<'a> Scales<'a> {
         if topic.policy.inside.is_none() {
             return Outcome::Within(measured);
         }
+        let limits = DeepLimits {
+            is_rewritten: header.magic == 2 && topic.is_rewritten(header.codec()),
+            ..topic.policy.inside
+        };
         let inspected = &self.asked.inspected;
         let known = inspected.binary_search_by_key(&partition_entry, |(entry, _)| *entry);
         let known = known
             .ok()
             .and_then(|at| inspected.get(at))
             .map(|(_, inspection)| *inspection);
-        let inspection = known.unwrap_or_else(|| self.inspect(&topic, &header, bytes));
+        let was_decoded = known.is_some();
+        let inspection = known.unwrap_or_else(|| self.inspect(&limits, &header, bytes));
         measured.proof = Some(inspection.proof);
         measured.facts.uncompressed = inspection.uncompressed.or(measured.facts.uncompressed);
         measured.facts.largest = inspection.largest;
@@ -221,7 +253,8 @@ impl<'a> Scales<'a> {
             Finding::BadCrc => None,
             Finding::Over(over) => topic.policy.violation(&over),
             Finding::Undecodable(why) => topic.policy.unreadable(why.label()),
-            Finding::Unfinished if self.asked.decoded => {
+            // Decoded off this turn, and still not to its end; or that did not work out.
+            Finding::Unfinished if was_decoded || self.asked.decodes >= MOST_DECODES => {
                 topic.policy.unreadable("too_much_to_decode")
             }
             Finding::Unfinished => {
@@ -229,7 +262,7 @@ impl<'a> Scales<'a> {
                     partition_entry,
                     records,
                     header,
-                    limits: topic.policy.inside,
+                    limits,
                 });
                 None
             }
@@ -240,8 +273,7 @@ impl<'a> Scales<'a> {
         }
     }
 
-    fn inspect(&mut self, topic: &TopicHandle, header: &BatchHeader, bytes: &[u8]) -> Inspection {
-        let limits = &topic.policy.inside;
+    fn inspect(&mut self, limits: &DeepLimits, header: &BatchHeader, bytes: &[u8]) -> Inspection {
         // `never` keeps every limit that needs a decode out of the configuration; what a header proves is still used.
         let most = if self.decode == Decode::Never {
             0

@@ -1,0 +1,11 @@
+//! A rule holds for every batch that a broker would store, at any moment: whatever the control plane knows of the topic,
+//! of its partitions, or was told by a broker that is behind the others.
+
+mod support;
+
+#[path = "rules_hold/behind.rs"]
+mod behind;
+#[path = "rules_hold/live.rs"]
+mod live;
+#[path = "rules_hold/stress.rs"]
+mod stress;
