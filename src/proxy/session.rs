@@ -352,6 +352,7 @@ impl Session {
                     let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
                 }
                 Question::Topics(doubts) => {
+                    asked.limits = true;
                     let confirming =
                         join_all(doubts.iter().map(|doubt| confirm(&shared, doubt, node_id)));
                     let confirmed = tokio::time::timeout(ASK, confirming)
