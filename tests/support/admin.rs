@@ -206,7 +206,8 @@ fn alter_config(address: &str, kind: i8, name: &str, changes: &[(&str, Option<&s
 pub fn create_partitions(address: &str, topic: &str, count: i32) {
     let entry = CreatePartitionsTopic::default()
         .with_name(TopicName(text(topic)))
-        .with_count(count);
+        .with_count(count)
+        .with_assignments(None);
     let request = CreatePartitionsRequest::default()
         .with_topics(vec![entry])
         .with_timeout_ms(30_000);
