@@ -226,31 +226,46 @@ impl Cluster {
         self.0.shared.registry.topics_changed().await;
     }
 
-    /// A topic, asking Metadata (and its limits with it) where it is not known: of `node_id`, the broker that a session
-    /// talks to; `None` asks any. Concurrent askers share a request; an absence is believed for 1 s. At most
-    /// [`ASK_DEADLINE`].
-    pub async fn find_topic(&self, name: &str, node_id: Option<i32>) -> Lookup {
-        if let Some(topic) = self.topic(name) {
-            return Lookup::Found(topic);
-        }
-        // No topic has such a name, and unbounded names must not be remembered.
-        if name.is_empty() || name.len() > MAX_NAME_BYTES {
-            return Lookup::Absent;
-        }
-        let found = self.find(Key::Name(Arc::from(name)), node_id, None).await;
-        look_up(found, self.topic(name))
+    /// A topic, asking Metadata (and its limits with it) where it is not known. Concurrent askers share a request;
+    /// an absence is believed for 1 s. At most [`ASK_DEADLINE`].
+    pub async fn find_topic(&self, name: &str) -> Lookup {
+        self.find_topic_at(TopicName::Name(name), None).await
     }
 
     /// As [`Cluster::find_topic`], by id.
-    pub async fn find_topic_by_id(&self, id: Uuid, node_id: Option<i32>) -> Lookup {
-        if let Some(topic) = self.topic_by_id(id) {
+    pub async fn find_topic_by_id(&self, id: Uuid) -> Lookup {
+        self.find_topic_at(TopicName::Id(id), None).await
+    }
+
+    /// As [`Cluster::find_topic`], asking `node_id`, the broker that a session talks to; `None` asks any.
+    pub async fn find_topic_at(&self, topic: TopicName<'_>, node_id: Option<i32>) -> Lookup {
+        if let Some(topic) = self.known(topic) {
             return Lookup::Found(topic);
         }
-        if id.is_nil() {
-            return Lookup::Absent;
+        let key = match topic {
+            // No topic has such a name, and unbounded names must not be remembered.
+            TopicName::Name(name) if name.is_empty() || name.len() > MAX_NAME_BYTES => {
+                return Lookup::Absent;
+            }
+            TopicName::Id(id) if id.is_nil() => return Lookup::Absent,
+            TopicName::Name(name) => Key::Name(Arc::from(name)),
+            TopicName::Id(id) => Key::Id(id),
+        };
+        let found = self.find(key, node_id, None).await;
+        // Somebody else may have found it meanwhile.
+        match (found, self.known(topic)) {
+            (_, Some(topic)) => Lookup::Found(topic),
+            (Err(_), None) => Lookup::Unreachable,
+            (Ok(Word::Hidden), None) => Lookup::Hidden,
+            (Ok(Word::Absent | Word::Here), None) => Lookup::Absent,
         }
-        let found = self.find(Key::Id(id), node_id, None).await;
-        look_up(found, self.topic_by_id(id))
+    }
+
+    fn known(&self, topic: TopicName<'_>) -> Option<Arc<Topic>> {
+        match topic {
+            TopicName::Name(name) => self.topic(name),
+            TopicName::Id(id) => self.topic_by_id(id),
+        }
     }
 
     /// What `node_id` itself says of a topic that is known, no older than `max_age`: does it have it, with how many
@@ -267,13 +282,7 @@ impl Cluster {
             TopicName::Id(id) => Key::Id(id),
         };
         match self.find(key, node_id, Some(since(max_age))).await {
-            Ok(Word::Here) => {
-                let known = match topic {
-                    TopicName::Name(name) => self.topic(name),
-                    TopicName::Id(id) => self.topic_by_id(id),
-                };
-                known.map_or(Lookup::Absent, Lookup::Found)
-            }
+            Ok(Word::Here) => self.known(topic).map_or(Lookup::Absent, Lookup::Found),
             Ok(Word::Absent) => Lookup::Absent,
             Ok(Word::Hidden) => Lookup::Hidden,
             Err(_) => Lookup::Unreachable,
@@ -380,16 +389,6 @@ impl Cluster {
             Ok(Some(result)) => result,
             Ok(None) | Err(_) => Err(Unanswered::Unreachable),
         }
-    }
-}
-
-/// What was asked for may have been found by somebody else meanwhile.
-fn look_up(found: Result<Word, Unanswered>, topic: Option<Arc<Topic>>) -> Lookup {
-    match (found, topic) {
-        (_, Some(topic)) => Lookup::Found(topic),
-        (Err(_), None) => Lookup::Unreachable,
-        (Ok(Word::Hidden), None) => Lookup::Hidden,
-        (Ok(Word::Absent | Word::Here), None) => Lookup::Absent,
     }
 }
 

@@ -223,7 +223,7 @@ fn where_no_rule_speaks_the_broker_judges_each_message_and_then_the_batch_it_mak
 
 #[test]
 fn a_rules_batch_limit_is_compared_with_messages_and_the_batch_they_become_and_refuses_by_code_alone()
-{
+ {
     let kafka = Kafka::shared(KAFKA);
     let yaml =
         format!("rules: [{{name: small, topics: ['gate-*'], limits: {{batch_bytes: {LIMIT}}}}}]");
@@ -273,11 +273,17 @@ fn a_rules_batch_limit_is_compared_with_messages_and_the_batch_they_become_and_r
 fn messages_are_judged_as_the_one_batch_that_the_broker_stores_of_them() {
     const MESSAGES: usize = 60;
     let kafka = Kafka::shared(KAFKA);
-    let expected = batch((0..MESSAGES).map(|_| Record::of_a(200))).build().len();
+    let expected = batch((0..MESSAGES).map(|_| Record::of_a(200)))
+        .build()
+        .len();
     let gates = ["batch", "uncompressed"].map(|gate| [(gate, expected), (gate, expected - 1)]);
-    let rules = gates.as_flattened().iter().enumerate().map(|(n, (gate, limit))| {
-        format!("{{name: r{n}, topics: ['sum{n}-*'], limits: {{{gate}_bytes: {limit}}}}}")
-    });
+    let rules = gates
+        .as_flattened()
+        .iter()
+        .enumerate()
+        .map(|(n, (gate, limit))| {
+            format!("{{name: r{n}, topics: ['sum{n}-*'], limits: {{{gate}_bytes: {limit}}}}}")
+        });
     let rules: Vec<String> = rules.collect();
     let sizegate = Sizegate::start(kafka, &format!("rules: [{}]", rules.join(", ")));
     let mut connection = Connection::open(sizegate.bootstrap());
@@ -354,7 +360,9 @@ fn limits_inside_are_compared_with_messages_wrapped_or_not() {
                 let most = most_bytes_within(magic, 4_000);
                 check("uncompressed", &[of(most)], &[of(most + 1)]);
                 let of_two = |first: usize, second: usize| {
-                    batch([Record::of_a(first), Record::of_a(second)]).build().len()
+                    batch([Record::of_a(first), Record::of_a(second)])
+                        .build()
+                        .len()
                 };
                 let second = (1_000..3_000).find(|n| of_two(1_500, *n) == 4_000).unwrap();
                 let two = |second| [with_value(1_500), with_value(second)];

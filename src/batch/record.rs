@@ -54,7 +54,9 @@ impl Rewritten {
 
     /// The next message of an old set, or of what one wraps: its bytes as a record.
     pub fn message(&mut self, sizes: &RecordSizes) -> u64 {
-        let of = |bytes: u64| varint_bytes(u32::try_from(bytes).unwrap_or(u32::MAX)).saturating_add(bytes);
+        let of = |bytes: u64| {
+            varint_bytes(u32::try_from(bytes).unwrap_or(u32::MAX)).saturating_add(bytes)
+        };
         let fields_bytes = of(sizes.key_bytes)
             .saturating_add(of(sizes.value_bytes))
             .saturating_add(1);

@@ -160,7 +160,7 @@ async fn an_unknown_topic_is_looked_up_once_by_all_who_ask_and_its_limits_come_w
     let cluster = &running.cluster;
     let before = broker.count(ApiKey::Metadata);
     broker.put("new", 7, Some(9));
-    let lookups = join_all((0..20).map(|_| cluster.find_topic_by_id(Uuid::from_u128(7), None))).await;
+    let lookups = join_all((0..20).map(|_| cluster.find_topic_by_id(Uuid::from_u128(7)))).await;
     for lookup in lookups {
         let Lookup::Found(topic) = lookup else {
             panic!("{lookup:?}")
@@ -169,7 +169,7 @@ async fn an_unknown_topic_is_looked_up_once_by_all_who_ask_and_its_limits_come_w
         assert_eq!(topic.batch_limit(), Some((9, Source::Topic)));
     }
     assert_eq!(broker.count(ApiKey::Metadata) - before, 1);
-    assert!(matches!(cluster.find_topic("new", None).await, Lookup::Found(_)));
+    assert!(matches!(cluster.find_topic("new").await, Lookup::Found(_)));
     assert_eq!(broker.count(ApiKey::Metadata) - before, 1);
 }
 
@@ -182,8 +182,8 @@ async fn an_absence_is_believed_for_a_second() {
     let believes = async || {
         let (began, before) = (Instant::now(), broker.count(ApiKey::Metadata));
         for _ in 0..5 {
-            assert!(matches!(cluster.find_topic("late", None).await, Lookup::Absent));
-            let by_id = cluster.find_topic_by_id(Uuid::from_u128(8), None).await;
+            assert!(matches!(cluster.find_topic("late").await, Lookup::Absent));
+            let by_id = cluster.find_topic_by_id(Uuid::from_u128(8)).await;
             assert!(matches!(by_id, Lookup::Absent));
             assert_eq!(cluster.find_node(5).await, None);
         }
@@ -198,7 +198,7 @@ async fn an_absence_is_believed_for_a_second() {
     }
     broker.put("late", 8, None);
     tokio::time::sleep(super::registry::ABSENCE_TTL + Duration::from_millis(50)).await;
-    assert!(matches!(cluster.find_topic("late", None).await, Lookup::Found(_)));
+    assert!(matches!(cluster.find_topic("late").await, Lookup::Found(_)));
 }
 
 #[tokio::test]
@@ -208,10 +208,10 @@ async fn names_that_no_topic_can_bear_are_not_asked_for() {
     running.until_up().await;
     let before = broker.count(ApiKey::Metadata);
     for name in [String::new(), "x".repeat(250)] {
-        let found = running.cluster.find_topic(&name, None).await;
+        let found = running.cluster.find_topic(&name).await;
         assert!(matches!(found, Lookup::Absent));
     }
-    let nil = running.cluster.find_topic_by_id(Uuid::nil(), None).await;
+    let nil = running.cluster.find_topic_by_id(Uuid::nil()).await;
     assert!(matches!(nil, Lookup::Absent));
     assert_eq!(broker.count(ApiKey::Metadata), before);
 }
@@ -297,7 +297,7 @@ async fn what_sessions_saw_is_known_too() {
     let topic = cluster.topic_by_id(Uuid::from_u128(4)).unwrap();
     assert_eq!((&*topic.name, topic.partitions()), ("orders", Some(6)));
     assert!(matches!(
-        cluster.find_topic("orders", None).await,
+        cluster.find_topic("orders").await,
         Lookup::Found(_)
     ));
 }
@@ -387,7 +387,7 @@ async fn a_silent_first_bootstrap_server_does_not_hide_the_second() {
     good.put("orders", 1, None);
     let config = scripted::config(&[silent.address.clone(), good.address.clone()]);
     let running = run(&config);
-    let found = running.cluster.find_topic("orders", None).await;
+    let found = running.cluster.find_topic("orders").await;
     assert!(matches!(found, Lookup::Found(_)), "{found:?}");
 }
 
@@ -452,7 +452,7 @@ fn its_futures_may_cross_threads() {
     let cluster = Cluster::new(&config, Connector::new(&config.cluster).unwrap());
     let topic = Arc::new(super::Topic::new(Arc::from("orders"), Uuid::nil(), false));
     crosses(cluster.run(CancellationToken::new()));
-    crosses(cluster.find_topic("orders", None));
+    crosses(cluster.find_topic("orders"));
     crosses(cluster.read_limits(&topic, None, NOW));
     crosses(cluster.find_node(1));
 }

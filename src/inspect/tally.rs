@@ -46,7 +46,8 @@ impl<'a> Tally<'a> {
 
     /// The batch as the broker writes it, as far as its records came; 0 where it writes it as it came.
     pub(super) fn rewritten_bytes(&self) -> u64 {
-        self.rewritten.map_or(0, |rewritten| rewritten.batch_bytes())
+        self.rewritten
+            .map_or(0, |rewritten| rewritten.batch_bytes())
     }
 
     /// The next record, read to its end. Breaks when enough is known.

@@ -343,7 +343,7 @@ impl Session {
                     asked.ids = true;
                     let lookups = ids
                         .into_iter()
-                        .map(|id| shared.cluster.find_topic_by_id(id, node_id));
+                        .map(|id| shared.cluster.find_topic_at(TopicName::Id(id), node_id));
                     let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
                 }
                 Question::Names(names) => {
@@ -384,7 +384,8 @@ type Asking = Pin<Box<dyn Future<Output = Asked> + Send>>;
 
 /// Finds a topic, and reads its limits if they, or what topics inherit from this broker, were never read.
 async fn first_look(shared: &Shared, name: &str, node_id: Option<i32>) {
-    let Lookup::Found(topic) = shared.cluster.find_topic(name, node_id).await else {
+    let found = shared.cluster.find_topic_at(TopicName::Name(name), node_id);
+    let Lookup::Found(topic) = found.await else {
         return;
     };
     let node = node_id.and_then(|id| shared.cluster.node(id));
@@ -398,13 +399,12 @@ async fn first_look(shared: &Shared, name: &str, node_id: Option<i32>) {
 /// itself is asked: another one may be behind it.
 async fn confirm(shared: &Shared, doubt: &Doubt, node_id: Option<i32>) -> Confirmed {
     let cluster = &shared.cluster;
+    let name = TopicName::Name(&doubt.topic);
     let found = if doubt.is_place_in_doubt {
-        let name = doubt
-            .id
-            .map_or(TopicName::Name(&doubt.topic), TopicName::Id);
-        cluster.look_again(name, node_id, CURRENT).await
+        let named = doubt.id.map_or(name, TopicName::Id);
+        cluster.look_again(named, node_id, CURRENT).await
     } else {
-        cluster.find_topic(&doubt.topic, node_id).await
+        cluster.find_topic_at(name, node_id).await
     };
     let topic = match found {
         Lookup::Found(topic) => topic,

@@ -64,9 +64,7 @@ impl TopicHandle {
         match known.and_then(|known| known.compression_type_at(self.node.as_deref())) {
             Some(CompressionType::Producer) => false,
             // A codec with itself: only where its offsets are not counted.
-            Some(CompressionType::Stored(stored)) => {
-                codec != Some(stored) || stored != Codec::None
-            }
+            Some(CompressionType::Stored(stored)) => codec != Some(stored) || stored != Codec::None,
             None => true,
         }
     }

@@ -41,7 +41,8 @@ const UNKNOWN_TOPIC_ID: i16 = 100;
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 
 /// A rule is broken, for nobody yet.
-const PLACE_UNKNOWN: &str = "sizegate: the batch breaks a rule, and the broker does not know the partition (yet)";
+const PLACE_UNKNOWN: &str =
+    "sizegate: the batch breaks a rule, and the broker does not know the partition (yet)";
 
 /// No records, and no such topic or partition.
 const NOTHING_FOR_NOBODY: &str = "sizegate: the request holds no records for this partition, and the cluster has no such partition";

@@ -200,7 +200,10 @@ fn a_rule_holds_on_a_partition_that_was_added_a_moment_ago() {
         let sizegate = proxy(&broker, "10m", RULE);
         let topic = orders(&broker);
         let mut old = Connection::open(sizegate.node(1));
-        assert_eq!(send(&mut old, version, &[Part::at(&topic, 0, small())]), [0]);
+        assert_eq!(
+            send(&mut old, version, &[Part::at(&topic, 0, small())]),
+            [0]
+        );
         view.lock().unwrap().partitions = 2;
         let mut new = Connection::open(sizegate.node(1));
         for connection in [&mut old, &mut new] {
@@ -216,7 +219,10 @@ fn a_rule_holds_on_a_partition_that_was_added_a_moment_ago() {
             assert_eq!(codes, [UNKNOWN_TOPIC_OR_PARTITION, 0], "v{version}");
             for nowhere in [-1, i32::MIN] {
                 let part = [Part::at(&topic, nowhere, large())];
-                assert_eq!(send(connection, version, &part), [UNKNOWN_TOPIC_OR_PARTITION]);
+                assert_eq!(
+                    send(connection, version, &part),
+                    [UNKNOWN_TOPIC_OR_PARTITION]
+                );
             }
         }
         // What wants no answer ends with the connection, as at the broker; the others are stored.
@@ -226,7 +232,10 @@ fn a_rule_holds_on_a_partition_that_was_added_a_moment_ago() {
         let all = eventually(PATIENCE, "what was sent without an answer", || {
             Some(stored(&broker)).filter(|all| all.len() == 6)
         });
-        assert!(all.iter().all(|bytes| *bytes < 1_000), "v{version}: {all:?}");
+        assert!(
+            all.iter().all(|bytes| *bytes < 1_000),
+            "v{version}: {all:?}"
+        );
     }
 }
 
@@ -254,7 +263,10 @@ fn a_rule_holds_where_a_brokers_metadata_is_behind_its_log() {
         }
     }
     let all = stored(&broker);
-    assert!(all.len() == 6 && all.iter().all(|bytes| *bytes < 1_000), "{all:?}");
+    assert!(
+        all.len() == 6 && all.iter().all(|bytes| *bytes < 1_000),
+        "{all:?}"
+    );
     view.lock().unwrap().error = 0;
     let mut connection = Connection::open(sizegate.node(1));
     for version in [9, 13] {
@@ -262,12 +274,18 @@ fn a_rule_holds_where_a_brokers_metadata_is_behind_its_log() {
             let parts = [Part::at(&topic, 0, large())];
             let codes = send(&mut connection, version, &parts);
             assert!(
-                matches!(codes[..], [UNKNOWN_TOPIC_OR_PARTITION | UNKNOWN_TOPIC_ID | MESSAGE_TOO_LARGE]),
+                matches!(
+                    codes[..],
+                    [UNKNOWN_TOPIC_OR_PARTITION | UNKNOWN_TOPIC_ID | MESSAGE_TOO_LARGE]
+                ),
                 "{codes:?}"
             );
             (codes == [MESSAGE_TOO_LARGE]).then_some(())
         });
-        assert_eq!(send(&mut connection, version, &[Part::at(&topic, 0, small())]), [0]);
+        assert_eq!(
+            send(&mut connection, version, &[Part::at(&topic, 0, small())]),
+            [0]
+        );
     }
     let all = stored(&broker);
     assert!(all.iter().all(|bytes| *bytes < 1_000), "{all:?}");
@@ -319,7 +337,11 @@ fn a_rule_holds_while_the_topic_is_hidden_from_us_and_after() {
     let mut holds = |partition: i32, case: &str| {
         for (version, connection) in &mut sessions {
             let parts = [Part::at(&topic, partition, large())];
-            assert_eq!(send(connection, *version, &parts), [MESSAGE_TOO_LARGE], "v{version} {case}");
+            assert_eq!(
+                send(connection, *version, &parts),
+                [MESSAGE_TOO_LARGE],
+                "v{version} {case}"
+            );
             let parts = [Part::at(&topic, partition, small())];
             assert_eq!(send(connection, *version, &parts), [0], "v{version} {case}");
         }
@@ -356,7 +378,10 @@ fn a_topic_that_one_list_did_not_name_is_resolved_again_by_old_sessions() {
     let topic = orders(&broker);
     let mut sessions = [9, 13].map(|version| (version, Connection::open(sizegate.node(1))));
     for (version, connection) in &mut sessions {
-        assert_eq!(send(connection, *version, &[Part::at(&topic, 0, small())]), [0]);
+        assert_eq!(
+            send(connection, *version, &[Part::at(&topic, 0, small())]),
+            [0]
+        );
     }
     // A broker that is behind has no such topic at all. A scrape meanwhile forgets what was counted of it.
     {
@@ -367,7 +392,9 @@ fn a_topic_that_one_list_did_not_name_is_resolved_again_by_old_sessions() {
         let labels = [("topic", "orders"), ("verdict", verdict)];
         sizegate.metrics().sum("produce_batches_total", &labels)
     };
-    eventually(PATIENCE, "the topic is gone", || (counted("forwarded") == 0.0).then_some(()));
+    eventually(PATIENCE, "the topic is gone", || {
+        (counted("forwarded") == 0.0).then_some(())
+    });
     {
         let mut view = view.lock().unwrap();
         (view.is_listed, view.error, view.partitions) = (true, 0, 2);
@@ -375,16 +402,26 @@ fn a_topic_that_one_list_did_not_name_is_resolved_again_by_old_sessions() {
     listed_anew(&view);
     for (version, connection) in &mut sessions {
         let (forwarded, refused) = (counted("forwarded"), counted("refused"));
-        assert_eq!(send(connection, *version, &[Part::at(&topic, 1, small())]), [0]);
+        assert_eq!(
+            send(connection, *version, &[Part::at(&topic, 1, small())]),
+            [0]
+        );
         let parts = [Part::at(&topic, 1, large())];
         assert_eq!(send(connection, *version, &parts), [MESSAGE_TOO_LARGE]);
         let counts = (counted("forwarded"), counted("refused"));
         assert_eq!(counts, (forwarded + 1.0, refused + 1.0), "v{version}");
         // Within the rule; the topic's own limit of 5,000 is learned.
-        let parts = [Part::at(&topic, 1, batch(vec![Record::of_a(900); 6]).build())];
+        let parts = [Part::at(
+            &topic,
+            1,
+            batch(vec![Record::of_a(900); 6]).build(),
+        )];
         let answer: Answer = connection.produce(*version, -1, &parts).remove(0);
         let text = answer.text.as_deref().unwrap_or_default();
-        assert!(text.contains("limit_bytes=5000 source=topic"), "v{version}: {answer:?}");
+        assert!(
+            text.contains("limit_bytes=5000 source=topic"),
+            "v{version}: {answer:?}"
+        );
     }
 }
 
@@ -433,7 +470,10 @@ fn a_learned_limit_that_falls_leaves_the_rules() {
     for version in [9, 13] {
         // There is no such partition.
         let parts = [Part::at(&topic, 7, value(6_000))];
-        assert_eq!(send(&mut connection, version, &parts), [UNKNOWN_TOPIC_OR_PARTITION]);
+        assert_eq!(
+            send(&mut connection, version, &parts),
+            [UNKNOWN_TOPIC_OR_PARTITION]
+        );
         // A transactional batch without a transactional id spoils the request, says the broker.
         let spoils = batch([Record::of_a(10)]).producer(7, 0, 0).transactional();
         let parts = [
@@ -448,7 +488,10 @@ fn a_learned_limit_that_falls_leaves_the_rules() {
         );
     }
     let all = stored(&broker);
-    assert!(all.len() == 2 && all.iter().all(|bytes| *bytes < 1_000), "{all:?}");
+    assert!(
+        all.len() == 2 && all.iter().all(|bytes| *bytes < 1_000),
+        "{all:?}"
+    );
 }
 
 /// W8: only the broker knows whether a transaction was begun, and it looks at that before it looks at sizes.

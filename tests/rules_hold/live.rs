@@ -130,8 +130,7 @@ fn partitions_that_are_added_are_under_the_rule_from_their_first_batch_on() {
             }
         }
         for partition in 0..4 {
-            let stored =
-                admin::fetch_stored(&kafka.bootstrap(), &topic.name, partition, 1 << 20);
+            let stored = admin::fetch_stored(&kafka.bootstrap(), &topic.name, partition, 1 << 20);
             assert!(!stored.is_empty());
             for batch in batches(&stored) {
                 assert!(batch.len() < 1_000, "{} bytes", batch.len());
@@ -174,10 +173,14 @@ fn rights_taken_and_given_back_leave_the_rule_in_force_in_sessions_that_were_ope
     };
     settle(0);
     let sees = |is_seen: bool| {
-        eventually(PATIENCE, &format!("the control plane sees: {is_seen}"), || {
-            let (_, body) = sizegate.get("/readyz");
-            (body.contains("cannot be read") != is_seen).then_some(())
-        });
+        eventually(
+            PATIENCE,
+            &format!("the control plane sees: {is_seen}"),
+            || {
+                let (_, body) = sizegate.get("/readyz");
+                (body.contains("cannot be read") != is_seen).then_some(())
+            },
+        );
     };
     deny_describe(&kafka, true);
     // Describe implies nothing of DescribeConfigs: what tells is what the proxy asks next.
@@ -248,11 +251,36 @@ fn what_the_broker_writes_again_is_measured_as_it_writes_it() {
     // 1 of attributes, 6 and 2 of deltas, 1 each of key, value and headers, and the length.
     let record = 13;
     let topics = [
-        ("whole", "uncompressed", format!("uncompressed_bytes: {stored}"), 0),
-        ("short", "uncompressed", format!("uncompressed_bytes: {}", stored - 1), 10),
-        ("gzip", "gzip", format!("uncompressed_bytes: {}", stored - 1), 10),
-        ("record", "uncompressed", format!("record_bytes: {record}"), 0),
-        ("less", "uncompressed", format!("record_bytes: {}", record - 1), 10),
+        (
+            "whole",
+            "uncompressed",
+            format!("uncompressed_bytes: {stored}"),
+            0,
+        ),
+        (
+            "short",
+            "uncompressed",
+            format!("uncompressed_bytes: {}", stored - 1),
+            10,
+        ),
+        (
+            "gzip",
+            "gzip",
+            format!("uncompressed_bytes: {}", stored - 1),
+            10,
+        ),
+        (
+            "record",
+            "uncompressed",
+            format!("record_bytes: {record}"),
+            0,
+        ),
+        (
+            "less",
+            "uncompressed",
+            format!("record_bytes: {}", record - 1),
+            10,
+        ),
         ("same", "producer", format!("uncompressed_bytes: {came}"), 0),
     ];
     let rules: Vec<String> = topics
@@ -277,7 +305,11 @@ fn what_the_broker_writes_again_is_measured_as_it_writes_it() {
             for version in [9, 13] {
                 let sent = [Part::new(topic, odd(codec, RECORDS))];
                 let answer: Answer = connection.produce(version, -1, &sent).remove(0);
-                assert_eq!(answer.code, *code, "{} {codec} v{version}: {answer:?}", topic.name);
+                assert_eq!(
+                    answer.code, *code,
+                    "{} {codec} v{version}: {answer:?}",
+                    topic.name
+                );
             }
         }
     }
@@ -310,7 +342,11 @@ fn a_transaction_that_was_never_begun_is_the_brokers_to_judge_and_a_rule_refuses
             let [(free, large), (ruled, above)] = &topics;
             let direct = send(kafka.bootstrap(), free, *large);
             assert!(direct != 0 && direct != 10, "v{version}: {direct}");
-            assert_eq!(send(sizegate.bootstrap(), free, *large), direct, "v{version}");
+            assert_eq!(
+                send(sizegate.bootstrap(), free, *large),
+                direct,
+                "v{version}"
+            );
             assert_eq!(send(sizegate.bootstrap(), ruled, *above), 10, "v{version}");
         }
     }

@@ -71,7 +71,10 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
 
@@ -86,7 +89,9 @@ impl Random {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 fn add(counter: &AtomicU64) {
@@ -99,7 +104,9 @@ fn a_rule_holds_while_topics_partitions_rights_and_brokers_come_and_go() {
     let seconds = seconds.map_or(20, |seconds| seconds.parse().expect("seconds"));
     let kafka = live::guarded(BROKERS);
     let stem = unique("stress");
-    let rule = format!("rules: [{{name: small, topics: ['{stem}-*'], limits: {{record_bytes: {LIMIT}}}}}]");
+    let rule = format!(
+        "rules: [{{name: small, topics: ['{stem}-*'], limits: {{record_bytes: {LIMIT}}}}}]"
+    );
     let sizegate = live::proxy(&kafka, "500ms", &rule);
     let world = World {
         kafka,
@@ -361,7 +368,10 @@ impl<'a> Writer<'a> {
             let took = begun.elapsed();
             if code == 0 {
                 let took = took.as_millis() as u64;
-                self.world.counts.longest_ms.fetch_max(took, Ordering::Relaxed);
+                self.world
+                    .counts
+                    .longest_ms
+                    .fetch_max(took, Ordering::Relaxed);
                 return add(&self.world.counts.taken);
             }
             assert!(
@@ -371,12 +381,17 @@ impl<'a> Writer<'a> {
             add(&self.world.counts.retries);
             let is_alive = || {
                 let lives = lock(&self.world.lives);
-                lives.get(&life.topic.name).is_some_and(|now| now.topic == life.topic)
+                lives
+                    .get(&life.topic.name)
+                    .is_some_and(|now| now.topic == life.topic)
             };
             if !is_alive() {
                 return add(&self.world.counts.given_up);
             }
-            assert!(took < PATIENCE, "v{version} {life:?}-{partition}: {code} {text:?}");
+            assert!(
+                took < PATIENCE,
+                "v{version} {life:?}-{partition}: {code} {text:?}"
+            );
             self.world.pause(50);
             let asked = 1 + self.random.below(BROKERS as u64) as i32;
             node = self.leader(asked, life, partition).unwrap_or(node);

@@ -218,7 +218,7 @@ impl Session {
         let node_id = self.node_id();
         let name = Arc::clone(&topic.name);
         tokio::spawn(async move {
-            if let Lookup::Found(topic) = cluster.find_topic(&name, node_id).await {
+            if let Lookup::Found(topic) = cluster.find_topic(&name).await {
                 let _ = cluster.read_limits(&topic, node_id, CURRENT).await;
             }
         });

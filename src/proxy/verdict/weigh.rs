@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use super::measure::with_scratch;
 use super::{Asked, Measured, Outcome, TopicHandle};
-use crate::batch::{
-    BATCH_HEADER_BYTES, BatchHeader, Front, as_one_batch, front, largest_message,
-};
+use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, Front, as_one_batch, front, largest_message};
 use crate::config::Decode;
 use crate::inspect::{
     DeepLimits, Effort, Finding, Inspection, Scratch, inspect, inspect_message_set,
@@ -206,8 +204,7 @@ impl<'a> Scales<'a> {
             limit.is_some_and(|limit| bytes > limit)
         };
         if is_over(stored_bytes) && stored_bytes > largest.wire_bytes() {
-            header =
-                BatchHeader::of_message(stored_bytes, largest.crc, largest.attributes, count);
+            header = BatchHeader::of_message(stored_bytes, largest.crc, largest.attributes, count);
         }
         let mut measured = Measured::new(topic, header);
         if measured.facts.codec != Some(Codec::None) {
