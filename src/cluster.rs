@@ -251,6 +251,7 @@ impl Cluster {
             TopicName::Name(name) => Key::Name(Arc::from(name)),
             TopicName::Id(id) => Key::Id(id),
         };
+        self.meet(node_id).await;
         let found = self.find(key, node_id, None).await;
         // Somebody else may have found it meanwhile.
         match (found, self.known(topic)) {
@@ -281,6 +282,7 @@ impl Cluster {
             TopicName::Name(name) => Key::Name(Arc::from(name)),
             TopicName::Id(id) => Key::Id(id),
         };
+        self.meet(node_id).await;
         match self.find(key, node_id, Some(since(max_age))).await {
             Ok(Word::Here) => self.known(topic).map_or(Lookup::Absent, Lookup::Found),
             Ok(Word::Absent) => Lookup::Absent,
@@ -356,6 +358,13 @@ impl Cluster {
         match node_id.and_then(|id| self.node_address(id)) {
             Some(address) => self.0.shared.open(&address, deadline).await,
             None => self.0.shared.open_any(deadline).await,
+        }
+    }
+
+    /// Whoever is to be asked must be known: a session may be quicker than the first refresh.
+    async fn meet(&self, node_id: Option<i32>) {
+        if let Some(node_id) = node_id.filter(|id| self.node(*id).is_none()) {
+            self.find_node(node_id).await;
         }
     }
 

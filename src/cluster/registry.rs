@@ -57,13 +57,16 @@ pub(super) enum Word {
     Hidden,
 }
 
+/// See [`Registry::words`].
+type Words = HashMap<(Option<i32>, Key), (Instant, Word)>;
+
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     topics: RwLock<Topics>,
     nodes: RwLock<HashMap<i32, Arc<Node>>>,
     /// By who was asked (`None`: whichever broker) and for what; with the moment of the request. A broker may be
     /// behind the others, so its word is its own.
-    words: Mutex<HashMap<(Option<i32>, Key), (Instant, Word)>>,
+    words: Mutex<Words>,
     /// A topic came or went.
     topics_changed: Notify,
 }
@@ -422,7 +425,7 @@ impl Registry {
         self.nodes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_words(&self) -> MutexGuard<'_, HashMap<(Option<i32>, Key), (Instant, Word)>> {
+    fn lock_words(&self) -> MutexGuard<'_, Words> {
         self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
