@@ -294,7 +294,12 @@ fn messages_are_judged_as_the_one_batch_that_the_broker_stores_of_them() {
                 // Unlike the last: the third time would be a loop.
                 let one = message(magic, Codec::None, None, &[b'A' + version as u8; 200]);
                 let set = one.repeat(MESSAGES);
-                let codes = produce(&mut connection, version, &topic.name, &[set.clone()]);
+                let codes = produce(
+                    &mut connection,
+                    version,
+                    &topic.name,
+                    std::slice::from_ref(&set),
+                );
                 let code = if n % 2 == 0 { 0 } else { 10 };
                 assert_eq!(codes, [code], "rule {n} v{version} magic {magic}");
             }
