@@ -1,7 +1,7 @@
 # Everything a person or CI does with this repository. The work is in scripts/; each says what it needs.
 # Downloads and what is made of them are in .cache/, fetched once.
 
-.PHONY: help demo up ladder down test lint dependencies speed-gate check-deploy image bench screenshots fmt clean-cache
+.PHONY: help demo up ladder down test stress lint dependencies speed-gate check-deploy image bench screenshots fmt clean-cache
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -20,6 +20,10 @@ down: ## ends what `make up` left running
 
 test: ## all set-up and all tests, against real brokers with real clients
 	@scripts/test.sh
+
+stress: ## two minutes of topics, partitions, rights and brokers that come and go: no rule is evaded
+	@scripts/setup-tests.sh
+	SIZEGATE_STRESS_SECONDS=$${SIZEGATE_STRESS_SECONDS:-120} cargo test --locked --test rules_hold -- --nocapture stress::
 
 lint: ## formatting and clippy
 	cargo fmt --all --check

@@ -24,10 +24,11 @@ pub use checksum::{Checksum, is_crc_right};
 pub use cursor::{HeaderParts, Headers, RecordCursor, RecordParts};
 pub use front::{Front, front};
 pub use header::BatchHeader;
-pub use message_set::{Message, MessageStream, largest_message, messages};
+pub use message_set::{Message, MessageStream, as_one_batch, largest_message, messages};
 pub(crate) use record::varint_bytes;
 pub use record::{
-    ESTIMATE_OVERHEAD_BYTES, ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes, put_varint,
+    ESTIMATE_OVERHEAD_BYTES, ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes, Rewritten,
+    put_varint,
 };
 pub use stream::RecordStream;
 pub use walk::walk_records;

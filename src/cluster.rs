@@ -52,7 +52,7 @@ pub use survey::Wanted;
 pub use topic::Topic;
 
 use desk::{Ask, Reply, Unanswered};
-use registry::{Absence, Key, Sighting};
+use registry::{Key, Sighting, Word};
 use shared::Shared;
 
 /// How long a question on demand may take, connecting included: a busy broker takes seconds for a first connection
@@ -86,6 +86,15 @@ struct Inner {
 
 /// A topic whose limits a broker knows better, and that broker.
 type Outdated = (Arc<str>, Option<i32>);
+
+/// How a topic is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TopicName<'a> {
+    /// By its name: whichever life it is in.
+    Name(&'a str),
+    /// By its id: one life.
+    Id(Uuid),
+}
 
 /// What a look-up found.
 #[derive(Debug, Clone)]
@@ -211,7 +220,7 @@ impl Cluster {
 
     /// [`Cluster::node_address`], asking Metadata first where the node is not known. At most [`ASK_DEADLINE`].
     pub async fn find_node(&self, node_id: i32) -> Option<HostPort> {
-        self.find(Key::Node(node_id)).await.ok()?;
+        self.find(Key::Node(node_id), None, None).await.ok()?;
         self.node_address(node_id)
     }
 
@@ -238,29 +247,66 @@ impl Cluster {
     /// A topic, asking Metadata (and its limits with it) where it is not known. Concurrent askers share a request;
     /// an absence is believed for 1 s. At most [`ASK_DEADLINE`].
     pub async fn find_topic(&self, name: &str) -> Lookup {
-        if let Some(topic) = self.topic(name) {
-            return Lookup::Found(topic);
-        }
-        // No topic has such a name, and unbounded names must not be remembered.
-        if name.is_empty() || name.len() > MAX_NAME_BYTES {
-            return Lookup::Absent;
-        }
-        let key = Key::Name(Arc::from(name));
-        let found = self.find(key.clone()).await;
-        self.look_up(found, &key, || self.topic(name))
+        self.find_topic_at(TopicName::Name(name), None).await
     }
 
     /// As [`Cluster::find_topic`], by id.
     pub async fn find_topic_by_id(&self, id: Uuid) -> Lookup {
-        if let Some(topic) = self.topic_by_id(id) {
+        self.find_topic_at(TopicName::Id(id), None).await
+    }
+
+    /// As [`Cluster::find_topic`], asking `node_id`, the broker that a session talks to; `None` asks any.
+    pub async fn find_topic_at(&self, topic: TopicName<'_>, node_id: Option<i32>) -> Lookup {
+        if let Some(topic) = self.known(topic) {
             return Lookup::Found(topic);
         }
-        if id.is_nil() {
-            return Lookup::Absent;
+        let key = match topic {
+            // No topic has such a name, and unbounded names must not be remembered.
+            TopicName::Name(name) if name.is_empty() || name.len() > MAX_NAME_BYTES => {
+                return Lookup::Absent;
+            }
+            TopicName::Id(id) if id.is_nil() => return Lookup::Absent,
+            TopicName::Name(name) => Key::Name(Arc::from(name)),
+            TopicName::Id(id) => Key::Id(id),
+        };
+        self.meet(node_id).await;
+        let found = self.find(key, node_id, None).await;
+        // Somebody else may have found it meanwhile.
+        match (found, self.known(topic)) {
+            (_, Some(topic)) => Lookup::Found(topic),
+            (Err(_), None) => Lookup::Unreachable,
+            (Ok(Word::Hidden), None) => Lookup::Hidden,
+            (Ok(Word::Absent | Word::Here), None) => Lookup::Absent,
         }
-        let key = Key::Id(id);
-        let found = self.find(key.clone()).await;
-        self.look_up(found, &key, || self.topic_by_id(id))
+    }
+
+    fn known(&self, topic: TopicName<'_>) -> Option<Arc<Topic>> {
+        match topic {
+            TopicName::Name(name) => self.topic(name),
+            TopicName::Id(id) => self.topic_by_id(id),
+        }
+    }
+
+    /// What `node_id` itself says of a topic that is known, no older than `max_age`: does it have it, with how many
+    /// partitions? Another broker may be ahead of it, or behind. Concurrent askers share a request. At most
+    /// [`ASK_DEADLINE`].
+    pub async fn look_again(
+        &self,
+        topic: TopicName<'_>,
+        node_id: Option<i32>,
+        max_age: Duration,
+    ) -> Lookup {
+        let key = match topic {
+            TopicName::Name(name) => Key::Name(Arc::from(name)),
+            TopicName::Id(id) => Key::Id(id),
+        };
+        self.meet(node_id).await;
+        match self.find(key, node_id, Some(since(max_age))).await {
+            Ok(Word::Here) => self.known(topic).map_or(Lookup::Absent, Lookup::Found),
+            Ok(Word::Absent) => Lookup::Absent,
+            Ok(Word::Hidden) => Lookup::Hidden,
+            Err(_) => Lookup::Unreachable,
+        }
     }
 
     /// The limits of a topic as `node_id` applies them, no older than `max_age`, if they are known already.
@@ -355,30 +401,34 @@ impl Cluster {
         }
     }
 
-    fn look_up(
+    /// Whoever is to be asked must be known: a session may be quicker than the first refresh.
+    async fn meet(&self, node_id: Option<i32>) {
+        if let Some(node_id) = node_id.filter(|id| self.node(*id).is_none()) {
+            self.find_node(node_id).await;
+        }
+    }
+
+    async fn find(
         &self,
-        found: Result<(), Unanswered>,
-        key: &Key,
-        topic: impl Fn() -> Option<Arc<Topic>>,
-    ) -> Lookup {
-        match (found, topic()) {
-            (_, Some(topic)) => Lookup::Found(topic),
-            (Err(_), None) => Lookup::Unreachable,
-            (Ok(()), None) => match self.0.shared.registry.absence(key) {
-                Some(Absence::Hidden) => Lookup::Hidden,
-                Some(Absence::Absent) | None => Lookup::Absent,
-            },
+        key: Key,
+        node_id: Option<i32>,
+        since: Option<Instant>,
+    ) -> Result<Word, Unanswered> {
+        let shared = &self.0.shared;
+        let node_id = shared.desk_of(node_id);
+        if let Some(word) = shared.found(node_id, &key, since) {
+            return Ok(word);
         }
+        self.ask(|reply| Ask::Find {
+            key,
+            node_id,
+            since,
+            reply,
+        })
+        .await
     }
 
-    async fn find(&self, key: Key) -> Result<(), Unanswered> {
-        if self.0.shared.registry.is_settled(&key) {
-            return Ok(());
-        }
-        self.ask(|reply| Ask::Find { key, reply }).await
-    }
-
-    async fn ask(&self, ask: impl FnOnce(Reply) -> Ask) -> Result<(), Unanswered> {
+    async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unanswered> {
         let (reply, answer) = oneshot::channel();
         let asked = async {
             self.0.asks.send(ask(reply)).await.ok()?;
@@ -402,10 +452,8 @@ async fn dispatch(shared: Arc<Shared>, mut asks: mpsc::Receiver<Ask>) {
     let mut desks: HashMap<Option<i32>, mpsc::Sender<Ask>> = HashMap::new();
     let mut tasks = JoinSet::new();
     while let Some(ask) = asks.recv().await {
-        let node_id = ask
-            .node_id()
-            .filter(|id| shared.registry.node(*id).is_some());
         // One that panicked answers nobody: another takes its place.
+        let node_id = shared.desk_of(ask.node_id());
         if desks.get(&node_id).is_some_and(mpsc::Sender::is_closed) {
             desks.remove(&node_id);
         }
@@ -417,7 +465,7 @@ async fn dispatch(shared: Arc<Shared>, mut asks: mpsc::Receiver<Ask>) {
         if let Err(mpsc::error::TrySendError::Full(ask) | mpsc::error::TrySendError::Closed(ask)) =
             desk.try_send(ask)
         {
-            ask.reply(Err(Unanswered::Unreachable));
+            ask.fail(Unanswered::Unreachable);
         }
     }
 }

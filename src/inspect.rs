@@ -250,7 +250,8 @@ fn look(
             _ => inspection,
         };
     }
-    let ceilings = Ceilings::new(limits, wire_bytes, effort.near_share());
+    let ceilings =
+        Ceilings::new(limits, wire_bytes, effort.near_share()).for_records(header.records_count);
     // Undecodable matters only where a limit needs the decode.
     let unreadable = |why| {
         Inspection::new(
@@ -315,10 +316,11 @@ fn look_at_plain(
     .of_all_gates(effort.is_of_all_gates().then_some(&mut scratch.overs));
     let walked = walk_records(records, count, |sizes| tally.record(sizes));
     let is_whole = walked == Ok(ControlFlow::Continue(()));
+    let size = Size::Exact(uncompressed.max(tally.rewritten_bytes()));
     if let Some(overs) = tally.overs.take() {
         overs.extend(ceilings.batch_overs(size));
     }
-    let finding = match (tally.over, walked) {
+    let finding = match (tally.over.or_else(|| ceilings.batch_over(size)), walked) {
         (Some(over), _) => Finding::Over(over),
         (None, Err(error)) if !is_decided => Finding::Undecodable(Undecodable::Records(error)),
         (None, _) => Finding::Within,
@@ -333,7 +335,7 @@ fn look_at_plain(
         records: is_whole.then_some(count),
         largest: if is_whole { tally.largest } else { None },
         seen: tally.largest,
-        near: decided.near.and(tally.near),
-        ..decided
+        near: ceilings.batch_near(size).and(tally.near),
+        ..decided.measured(size)
     }
 }

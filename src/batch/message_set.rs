@@ -6,7 +6,8 @@
 use std::ops::ControlFlow;
 
 use super::front::{Front, front};
-use super::{RecordError, RecordSizes};
+use super::{RecordError, RecordSizes, Rewritten};
+use crate::policy::Codec;
 use crate::wire::record_batch::{LEAST_LENGTH, LOG_OVERHEAD_BYTES, MAGIC_AT};
 use crate::wire::{Malformed, Reader, Reason};
 
@@ -123,11 +124,27 @@ pub fn largest_message(set: &[u8]) -> Result<(Message<'_>, u32), Malformed> {
     }
 }
 
+/// What a set takes as the one batch that a broker makes of it (`LogValidator.convertAndAssignOffsetsNonCompressed`).
+/// `None` where a message is compressed, or cannot be: what a broker makes of it is not known from here.
+pub fn as_one_batch(set: &[u8]) -> Option<Rewritten> {
+    let mut batch = Rewritten::default();
+    for message in messages(set) {
+        let message = message.ok()?;
+        if message.magic > 1 || Codec::from_attributes(message.attributes) != Some(Codec::None) {
+            return None;
+        }
+        batch.message(&message.sizes()?);
+    }
+    Some(batch)
+}
+
 /// What the front of a message says.
 #[derive(Clone, Copy)]
 struct Head {
     head_bytes: u64,
     key_bytes: u64,
+    /// −1 in magic 0, which has none.
+    timestamp_ms: i64,
 }
 
 impl Head {
@@ -143,6 +160,7 @@ impl Head {
             // All that is left: a value that claims less leaves bytes that nobody reads.
             value_bytes: behind_head.saturating_sub(key_bytes).saturating_sub(4),
             headers_bytes: 0,
+            timestamp_delta: self.timestamp_ms,
         }
     }
 }
@@ -153,15 +171,17 @@ fn sizes(front: &[u8], length: u64) -> Option<Head> {
     r.take(CRC_FROM, "front").ok()?;
     let magic = r.int8("magic").ok()?;
     r.int8("attributes").ok()?;
-    if magic == 1 {
-        r.int64("timestamp").ok()?;
-    }
+    let timestamp_ms = match magic {
+        1 => r.int64("timestamp").ok()?,
+        _ => -1,
+    };
     let key_bytes = u64::from(r.int32("key_length").ok()?.max(0).unsigned_abs());
     let head_bytes = r.position() as u64;
     let is_within = head_bytes.saturating_add(key_bytes).saturating_add(4) <= length;
     is_within.then_some(Head {
         head_bytes,
         key_bytes,
+        timestamp_ms,
     })
 }
 

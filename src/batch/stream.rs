@@ -7,7 +7,8 @@
 use std::ops::ControlFlow;
 
 use super::record::{
-    ESTIMATE_OVERHEAD_BYTES, RecordError, RecordSizes, nullable_bytes, signed, varint_bytes,
+    ESTIMATE_OVERHEAD_BYTES, RecordError, RecordSizes, nullable_bytes, signed, signed_long,
+    varint_bytes,
 };
 use super::walk::read_fields;
 
@@ -37,6 +38,7 @@ pub struct RecordStream {
     field: Field,
     /// Bits gathered of the varint that is being read.
     varint: u32,
+    varlong: u64,
     varint_bytes: u32,
     /// Bytes of the key, value or header that are still to come.
     to_skip: u32,
@@ -53,6 +55,7 @@ impl RecordStream {
             complete: 0,
             field: Field::Length,
             varint: 0,
+            varlong: 0,
             varint_bytes: 0,
             to_skip: 0,
             headers_left: 0,
@@ -195,8 +198,12 @@ impl RecordStream {
         match self.field {
             Field::Attributes => self.field = Field::TimestampDelta,
             Field::TimestampDelta => {
+                self.varlong |=
+                    u64::from(byte & 0x7f).wrapping_shl(self.varint_bytes.saturating_mul(7));
                 self.varint_bytes = self.varint_bytes.saturating_add(1);
                 if byte < 0x80 {
+                    self.current.timestamp_delta = signed_long(self.varlong);
+                    self.varlong = 0;
                     self.varint_bytes = 0;
                     self.field = Field::OffsetDelta;
                 } else if self.varint_bytes == 10 {
@@ -317,4 +324,5 @@ const FRESH: RecordSizes = RecordSizes {
     key_bytes: 0,
     value_bytes: 0,
     headers_bytes: 0,
+    timestamp_delta: 0,
 };

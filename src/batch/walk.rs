@@ -6,7 +6,8 @@
 use std::ops::ControlFlow;
 
 use super::record::{
-    ESTIMATE_OVERHEAD_BYTES, RecordError, RecordSizes, nullable_bytes, signed, varint_bytes,
+    ESTIMATE_OVERHEAD_BYTES, RecordError, RecordSizes, nullable_bytes, signed, signed_long,
+    varint_bytes,
 };
 
 /// Walks `count` records and says each one's sizes to `visit`, in order, until it breaks.
@@ -61,7 +62,7 @@ pub(super) struct Places {
 #[inline(always)]
 pub(super) fn read_fields(bytes: &mut &[u8]) -> Result<(RecordSizes, Places), RecordError> {
     skip(bytes, 1)?;
-    skip_varlong(bytes)?;
+    let timestamp_delta = varlong(bytes)?;
     varint(bytes)?;
     let estimated = *bytes;
     let mut is_plain = true;
@@ -92,6 +93,7 @@ pub(super) fn read_fields(bytes: &mut &[u8]) -> Result<(RecordSizes, Places), Re
         key_bytes,
         value_bytes,
         headers_bytes,
+        timestamp_delta,
     };
     let places = Places {
         key_length: key_length_at,
@@ -218,23 +220,29 @@ fn long_varint(bytes: &mut &[u8]) -> Result<u32, RecordError> {
     Err(RecordError::OverlongVarint)
 }
 
-/// A VARLONG, passed over: at most ten bytes.
+/// A VARLONG: at most ten bytes.
 #[inline(always)]
-fn skip_varlong(bytes: &mut &[u8]) -> Result<(), RecordError> {
+fn varlong(bytes: &mut &[u8]) -> Result<i64, RecordError> {
     match bytes.split_first() {
         Some((&byte, rest)) if byte < 0x80 => {
             *bytes = rest;
-            Ok(())
+            Ok(signed_long(u64::from(byte)))
         }
-        _ => skip_long_varlong(bytes),
+        _ => long_varlong(bytes),
     }
 }
 
-fn skip_long_varlong(bytes: &mut &[u8]) -> Result<(), RecordError> {
-    let head = bytes.get(..bytes.len().min(10)).unwrap_or_default();
-    match head.iter().position(|byte| *byte < 0x80) {
-        Some(last) => skip(bytes, last.saturating_add(1)),
-        None if head.len() == 10 => Err(RecordError::OverlongVarint),
-        None => Err(RecordError::Truncated),
+fn long_varlong(bytes: &mut &[u8]) -> Result<i64, RecordError> {
+    let mut value = 0u64;
+    let mut rest = *bytes;
+    for place in 0..10u32 {
+        let (&byte, behind) = rest.split_first().ok_or(RecordError::Truncated)?;
+        rest = behind;
+        value |= u64::from(byte & 0x7f).wrapping_shl(place.saturating_mul(7));
+        if byte < 0x80 {
+            *bytes = rest;
+            return Ok(signed_long(value));
+        }
     }
+    Err(RecordError::OverlongVarint)
 }

@@ -20,7 +20,7 @@ use super::answers::{METADATA_BY_ID, TOPIC_AUTHORIZATION_FAILED};
 use super::call_error::CallError;
 use super::describe::{self, Outcome};
 use super::link::Link;
-use super::registry::{Absence, Key};
+use super::registry::{Key, Word};
 use super::shared::Shared;
 use super::topic::Topic;
 use crate::config::HostPort;
@@ -39,52 +39,47 @@ pub(super) enum Unanswered {
     Absent,
 }
 
-pub(super) type Reply = oneshot::Sender<Result<(), Unanswered>>;
+pub(super) type Reply<T> = oneshot::Sender<Result<T, Unanswered>>;
 
 /// A question to the cluster.
 #[derive(Debug)]
 pub(super) enum Ask {
-    /// What is it, where is it? The answer is in the registry: it, or its absence.
-    Find { key: Key, reply: Reply },
+    /// What is it, where is it? What is found is in the registry.
+    Find {
+        key: Key,
+        node_id: Option<i32>,
+        /// As of when this broker's own word counts; `None`: what is known already is enough.
+        since: Option<Instant>,
+        reply: Reply<Word>,
+    },
     /// Its limits, as of `since` or later.
     Limits {
         topic: Arc<Topic>,
         node_id: Option<i32>,
         since: Instant,
-        reply: Reply,
+        reply: Reply<()>,
     },
 }
 
 impl Ask {
     /// The broker to ask; `None` is any.
     pub(super) const fn node_id(&self) -> Option<i32> {
+        let (Self::Find { node_id, .. } | Self::Limits { node_id, .. }) = self;
+        *node_id
+    }
+
+    pub(super) fn fail(self, why: Unanswered) {
+        // The asker may have given up.
         match self {
-            Self::Find { .. } => None,
-            Self::Limits { node_id, .. } => *node_id,
+            Self::Find { reply, .. } => drop(reply.send(Err(why))),
+            Self::Limits { reply, .. } => drop(reply.send(Err(why))),
         }
     }
 
-    pub(super) fn reply(self, result: Result<(), Unanswered>) {
-        let (Self::Find { reply, .. } | Self::Limits { reply, .. }) = self;
-        // The asker may have given up.
-        let _ = reply.send(result);
-    }
-
     fn is_abandoned(&self) -> bool {
-        let (Self::Find { reply, .. } | Self::Limits { reply, .. }) = self;
-        reply.is_closed()
-    }
-
-    /// The answer came while this question waited.
-    fn is_answered(&self, shared: &Shared) -> bool {
         match self {
-            Self::Find { key, .. } => shared.registry.is_settled(key),
-            Self::Limits {
-                topic,
-                node_id,
-                since,
-                ..
-            } => shared.registry.limits(topic, *node_id, *since).is_some(),
+            Self::Find { reply, .. } => reply.is_closed(),
+            Self::Limits { reply, .. } => reply.is_closed(),
         }
     }
 }
@@ -138,8 +133,14 @@ struct Questions {
     limits: HashMap<Arc<str>, Arc<Topic>>,
 }
 
-/// What became of the topics whose limits were asked.
-type Outcomes = HashMap<Arc<str>, Outcome>;
+/// What a batch of questions brought.
+#[derive(Default)]
+struct Found {
+    /// What the broker said of what was looked for.
+    words: HashMap<Key, Word>,
+    /// What became of the topics whose limits were asked.
+    limits: HashMap<Arc<str>, Outcome>,
+}
 
 impl Questions {
     fn of(asks: &[Ask]) -> Self {
@@ -166,42 +167,78 @@ impl Questions {
 
 impl Desk {
     async fn answer(&mut self, batch: Vec<Ask>) {
-        let mut open = Vec::with_capacity(batch.len());
-        for ask in batch {
-            if ask.is_answered(&self.shared) {
-                ask.reply(Ok(()));
-            } else if !ask.is_abandoned() {
-                open.push(ask);
-            }
-        }
+        let open: Vec<Ask> = batch
+            .into_iter()
+            .filter(|ask| !ask.is_abandoned())
+            .filter_map(|ask| self.answer_from_memory(ask))
+            .collect();
         if open.is_empty() {
             return;
         }
-        let mut outcomes = Outcomes::new();
-        if let Err(error) = self.ask(&Questions::of(&open), &mut outcomes).await {
+        let mut found = Found::default();
+        if let Err(error) = self.ask(&Questions::of(&open), &mut found).await {
             tracing::debug!(%error, "a question to the cluster stays open");
         }
         for ask in open {
-            let result = match &ask {
-                Ask::Find { key, .. } if self.shared.registry.is_settled(key) => Ok(()),
-                Ask::Find { .. } => Err(Unanswered::Unreachable),
-                Ask::Limits { topic, .. } => match outcomes.get(&topic.name) {
-                    Some(Outcome::Read) => Ok(()),
-                    Some(Outcome::Forbidden) => Err(Unanswered::Forbidden),
-                    Some(Outcome::Gone) => Err(Unanswered::Absent),
-                    Some(Outcome::Failed) | None => Err(Unanswered::Unreachable),
-                },
-            };
-            ask.reply(result);
+            match ask {
+                Ask::Find { key, reply, .. } => {
+                    let word = found.words.get(&key).copied();
+                    let _ = reply.send(word.ok_or(Unanswered::Unreachable));
+                }
+                Ask::Limits { topic, reply, .. } => {
+                    let _ = reply.send(match found.limits.get(&topic.name) {
+                        Some(Outcome::Read) => Ok(()),
+                        Some(Outcome::Forbidden) => Err(Unanswered::Forbidden),
+                        Some(Outcome::Gone) => Err(Unanswered::Absent),
+                        Some(Outcome::Failed) | None => Err(Unanswered::Unreachable),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Where the answer came while the question waited, it is not asked again.
+    fn answer_from_memory(&self, ask: Ask) -> Option<Ask> {
+        match ask {
+            Ask::Find {
+                key,
+                node_id,
+                since,
+                reply,
+            } => match self.shared.found(self.node_id, &key, since) {
+                Some(word) => {
+                    let _ = reply.send(Ok(word));
+                    None
+                }
+                None => Some(Ask::Find {
+                    key,
+                    node_id,
+                    since,
+                    reply,
+                }),
+            },
+            Ask::Limits {
+                topic,
+                node_id,
+                since,
+                reply,
+            } => match self.shared.registry.limits(&topic, node_id, since) {
+                Some(_) => {
+                    let _ = reply.send(Ok(()));
+                    None
+                }
+                None => Some(Ask::Limits {
+                    topic,
+                    node_id,
+                    since,
+                    reply,
+                }),
+            },
         }
     }
 
     /// Over the kept connection, or a new one where that has gone stale.
-    async fn ask(
-        &mut self,
-        questions: &Questions,
-        outcomes: &mut Outcomes,
-    ) -> Result<(), CallError> {
+    async fn ask(&mut self, questions: &Questions, found: &mut Found) -> Result<(), CallError> {
         let deadline = tokio::time::Instant::now() + ASK_DEADLINE;
         let address = self.address();
         let kept = self
@@ -209,7 +246,7 @@ impl Desk {
             .take()
             .filter(|link| address.as_ref().is_none_or(|to| to == link.peer()));
         if let Some(mut link) = kept {
-            match inquire(&self.shared, &mut link, questions, outcomes, deadline).await {
+            match self.inquire(&mut link, questions, found, deadline).await {
                 Err(error) if error.may_be_stale() => {}
                 result => {
                     self.link = result.is_ok().then_some(link);
@@ -218,7 +255,7 @@ impl Desk {
             }
         }
         let mut link = self.open(address, deadline).await?;
-        inquire(&self.shared, &mut link, questions, outcomes, deadline).await?;
+        self.inquire(&mut link, questions, found, deadline).await?;
         self.link = Some(link);
         Ok(())
     }
@@ -248,90 +285,91 @@ impl Desk {
         let node = self.shared.registry.node(self.node_id?)?;
         Some(node.address.clone())
     }
-}
 
-async fn inquire(
-    shared: &Shared,
-    link: &mut Link,
-    questions: &Questions,
-    outcomes: &mut Outcomes,
-    deadline: tokio::time::Instant,
-) -> Result<(), CallError> {
-    let mut topics: Vec<Arc<Topic>> = questions.limits.values().cloned().collect();
-    if !questions.names.is_empty() || !questions.nodes.is_empty() {
-        let entries = questions.names.iter().map(|name| {
-            let name = TopicName(StrBytes::from_string(name.to_string()));
-            MetadataRequestTopic::default().with_name(Some(name))
-        });
-        let names = questions.names.iter().cloned().map(Key::Name);
-        let nodes = questions.nodes.iter().copied().map(Key::Node);
-        topics.extend(
-            find(
-                shared,
-                link,
-                entries.collect(),
-                names.chain(nodes).collect(),
-                deadline,
-            )
-            .await?,
-        );
-    }
-    if !questions.ids.is_empty() {
-        let entries = questions.ids.iter().map(|id| {
-            MetadataRequestTopic::default()
-                .with_name(None)
-                .with_topic_id(*id)
-        });
-        let ids = questions.ids.iter().copied().map(Key::Id);
-        topics.extend(find(shared, link, entries.collect(), ids.collect(), deadline).await?);
-    }
-    for page in topics.chunks(describe::PAGE) {
-        let read = describe::describe(link, &shared.registry, page, deadline).await?;
-        for (topic, outcome) in page.iter().zip(read) {
-            outcomes.insert(Arc::clone(&topic.name), outcome);
+    async fn inquire(
+        &self,
+        link: &mut Link,
+        questions: &Questions,
+        found: &mut Found,
+        deadline: tokio::time::Instant,
+    ) -> Result<(), CallError> {
+        let mut topics: Vec<Arc<Topic>> = questions.limits.values().cloned().collect();
+        if !questions.names.is_empty() || !questions.nodes.is_empty() {
+            let entries = questions.names.iter().map(|name| {
+                let name = TopicName(StrBytes::from_string(name.to_string()));
+                MetadataRequestTopic::default().with_name(Some(name))
+            });
+            let names = questions.names.iter().cloned().map(Key::Name);
+            let keys = names.chain(questions.nodes.iter().copied().map(Key::Node));
+            let keys: Vec<Key> = keys.collect();
+            let entries = entries.collect();
+            topics.extend(self.find(link, entries, keys, found, deadline).await?);
         }
+        if !questions.ids.is_empty() {
+            let entries = questions.ids.iter().map(|id| {
+                MetadataRequestTopic::default()
+                    .with_name(None)
+                    .with_topic_id(*id)
+            });
+            let ids: Vec<Key> = questions.ids.iter().copied().map(Key::Id).collect();
+            let entries = entries.collect();
+            topics.extend(self.find(link, entries, ids, found, deadline).await?);
+        }
+        for page in topics.chunks(describe::PAGE) {
+            let read = describe::describe(link, &self.shared.registry, page, deadline).await?;
+            for (topic, outcome) in page.iter().zip(read) {
+                found.limits.insert(Arc::clone(&topic.name), outcome);
+            }
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Asks Metadata for some topics (and all nodes). What is there goes into the registry, what is not of `keys`
-/// as an absence. Returns the topics that are there.
-async fn find(
-    shared: &Shared,
-    link: &mut Link,
-    entries: Vec<MetadataRequestTopic>,
-    keys: Vec<Key>,
-    deadline: tokio::time::Instant,
-) -> Result<Vec<Arc<Topic>>, CallError> {
-    let by_id = matches!(keys.first(), Some(Key::Id(_)));
-    let registry = &shared.registry;
-    let mut found = Vec::new();
-    // A broker too old to be asked by id has no client that produces by id.
-    if !by_id || link.speaks(ApiKey::Metadata, METADATA_BY_ID) {
+    /// Asks Metadata for some topics (and all nodes). What is there goes into the registry, what the broker said of
+    /// each of `keys` into `found`. Returns the topics that are there.
+    async fn find(
+        &self,
+        link: &mut Link,
+        entries: Vec<MetadataRequestTopic>,
+        keys: Vec<Key>,
+        found: &mut Found,
+        deadline: tokio::time::Instant,
+    ) -> Result<Vec<Arc<Topic>>, CallError> {
+        let by_id = matches!(keys.first(), Some(Key::Id(_)));
+        let registry = &self.shared.registry;
         let sent_at = Instant::now();
-        // Never let a look-up create a topic.
-        let request = MetadataRequest::default()
-            .with_topics(Some(entries))
-            .with_allow_auto_topic_creation(false);
-        let metadata = link.metadata(&request, deadline).await?;
-        shared.learn_nodes(&metadata);
-        metadata.each_topic(|entry| match entry.sighting() {
-            Some(sighting) => found.push(registry.see(&sighting, sent_at)),
-            None if entry.error_code == TOPIC_AUTHORIZATION_FAILED => {
+        let mut words: HashMap<Key, Word> = HashMap::new();
+        let mut topics = Vec::new();
+        // A broker too old to be asked by id has no client that produces by id.
+        if !by_id || link.speaks(ApiKey::Metadata, METADATA_BY_ID) {
+            // Never let a look-up create a topic.
+            let request = MetadataRequest::default()
+                .with_topics(Some(entries))
+                .with_allow_auto_topic_creation(false);
+            let metadata = link.metadata(&request, deadline).await?;
+            self.shared.learn_nodes(&metadata);
+            metadata.each_topic(|entry| {
                 let key = match entry.name {
                     Some(name) if !by_id => Key::Name(Arc::from(name)),
                     _ => Key::Id(entry.id),
                 };
-                shared.condition.hidden(&key);
-                registry.miss(key, Absence::Hidden);
-            }
-            None => {}
-        });
-    }
-    for key in keys {
-        if !registry.is_settled(&key) {
-            registry.miss(key, Absence::Absent);
+                if let Some(sighting) = entry.sighting() {
+                    topics.push(registry.see(&sighting, sent_at));
+                    words.insert(key, Word::Here);
+                } else if entry.error_code == TOPIC_AUTHORIZATION_FAILED {
+                    self.shared.condition.hidden(&key);
+                    words.insert(key, Word::Hidden);
+                }
+            });
         }
+        for key in keys {
+            let word = match words.get(&key) {
+                Some(word) => *word,
+                None if matches!(key, Key::Node(_)) && registry.is_known(&key) => Word::Here,
+                None => Word::Absent,
+            };
+            registry.keep_word(self.node_id, key.clone(), sent_at, word);
+            found.words.insert(key, word);
+        }
+        Ok(topics)
     }
-    Ok(found)
 }

@@ -5,14 +5,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kafka_protocol::messages::MetadataRequest;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{ApiKey, MetadataRequest};
 use tokio::time::sleep;
 use uuid::Uuid;
 
+use super::answers::{METADATA_BY_ID, TOPIC_AUTHORIZATION_FAILED};
 use super::call_error::CallError;
 use super::describe::{self, Outcome};
 use super::link::Link;
 use super::shared::Shared;
+use super::topic::Topic;
 
 /// For one call of a refresh: a list of a million partitions takes seconds.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
@@ -94,7 +97,9 @@ async fn refresh(shared: &Shared, link: &mut Link, pace: Pace) -> Result<(), Cal
         }
     });
     drop(metadata);
-    shared.registry.sweep(sent_at);
+    let unnamed = shared.registry.unnamed(sent_at);
+    look_for_hidden(shared, link, &unnamed).await?;
+    shared.registry.sweep(&unnamed, sent_at);
 
     let topics = shared.registry.topics();
     let pages = topics.len().div_ceil(describe::PAGE);
@@ -121,6 +126,47 @@ async fn refresh(shared: &Shared, link: &mut Link, pace: Pace) -> Result<(), Cal
         .forbidden(forbidden, topics.len(), |topic| {
             shared.registry.is_known(topic)
         });
+    Ok(())
+}
+
+/// A list of all topics leaves out what we may not see (any more), and what is gone. By their ids a broker tells them
+/// apart: what is hidden stays known, as what clients are told of does. Once a topic: then it counts as hearsay.
+async fn look_for_hidden(
+    shared: &Shared,
+    link: &mut Link,
+    unnamed: &[Arc<Topic>],
+) -> Result<(), CallError> {
+    if !link.speaks(ApiKey::Metadata, METADATA_BY_ID) {
+        return Ok(());
+    }
+    let ours = |topic: &&Arc<Topic>| !topic.is_hearsay() && !topic.id.is_nil();
+    let ours: Vec<&Arc<Topic>> = unnamed.iter().filter(ours).collect();
+    for page in ours.chunks(describe::PAGE) {
+        let sent_at = Instant::now();
+        let ids = page.iter().map(|topic| {
+            MetadataRequestTopic::default()
+                .with_name(None)
+                .with_topic_id(topic.id)
+        });
+        let request = MetadataRequest::default()
+            .with_topics(Some(ids.collect()))
+            .with_allow_auto_topic_creation(false);
+        let deadline = tokio::time::Instant::now() + CALL_DEADLINE;
+        let metadata = link.metadata(&request, deadline).await?;
+        metadata.each_topic(|entry| match entry.sighting() {
+            Some(sighting) => {
+                shared.registry.see(&sighting, sent_at);
+            }
+            None if entry.error_code == TOPIC_AUTHORIZATION_FAILED => {
+                let hidden = page.iter().find(|topic| topic.id == entry.id);
+                if let Some(hidden) = hidden {
+                    hidden.set_hearsay(true);
+                    hidden.saw(sent_at, None);
+                }
+            }
+            None => {}
+        });
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,8 @@ pub(super) const ABSENCE_TTL: Duration = Duration::from_secs(1);
 /// five minutes (`metadata.max.age.ms`).
 const HEARSAY_TTL: Duration = Duration::from_secs(15 * 60);
 
-/// Absences kept at once. A client that asks for more unknown names than this is not remembered, only served.
-const ABSENCES: usize = 4096;
+/// Words of brokers kept at once. A client that asks for more names than this is not remembered, only served.
+const WORDS: usize = 4096;
 
 /// What a look-up asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,20 +47,27 @@ impl fmt::Display for Key {
     }
 }
 
-/// Why a look-up found nothing.
+/// What a broker said when it was asked for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Absence {
-    /// The cluster does not have it.
+pub(super) enum Word {
+    /// It is in the registry now.
+    Here,
+    /// The broker does not know it.
     Absent,
     /// We may not see it.
     Hidden,
 }
 
+/// See [`Registry::words`].
+type Words = HashMap<(Option<i32>, Key), (Instant, Word)>;
+
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     topics: RwLock<Topics>,
     nodes: RwLock<HashMap<i32, Arc<Node>>>,
-    absences: Mutex<HashMap<Key, (Instant, Absence)>>,
+    /// By who was asked (`None`: whichever broker) and for what; with the moment of the request. A broker may be
+    /// behind the others, so its word is its own.
+    words: Mutex<Words>,
     /// A topic came or went.
     topics_changed: Notify,
     /// One more than the smallest that any node takes of one request; 0: not known.
@@ -130,9 +137,19 @@ pub struct Node {
     read_at: MomentCell,
     /// What it takes of one request.
     pub(super) frame: FrameCell,
+    retired: AtomicBool,
 }
 
 impl Node {
+    /// The broker is gone, or has another address: nothing more is learned of it here. Look it up again.
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Relaxed)
+    }
+
+    fn retire(&self) {
+        self.retired.store(true, Relaxed);
+    }
+
     pub(super) fn learn(&self, inherited: &Reading, at: Instant) {
         self.inherited.set(inherited);
         self.read_at.set(at);
@@ -206,15 +223,12 @@ impl Registry {
     pub(super) fn see(&self, sighting: &Sighting<'_>, at: Instant) -> Arc<Topic> {
         let known = self.topic(sighting.name);
         if let Some(known) = known {
-            let is_later = known.seen_at().is_some_and(|seen| seen > at);
             if known.id == sighting.id {
                 known.set_hearsay(false);
-                if !is_later {
-                    known.saw(at, sighting.partitions);
-                }
+                known.saw(at, sighting.partitions);
                 return known;
             }
-            if is_later {
+            if known.seen_at().is_some_and(|seen| seen > at) {
                 return known;
             }
         }
@@ -222,9 +236,6 @@ impl Registry {
         let topic = Arc::new(Topic::new(name, sighting.id, sighting.is_internal));
         topic.saw(at, sighting.partitions);
         self.insert(&topic);
-        let mut absences = self.lock_absences();
-        absences.remove(&Key::Name(Arc::clone(&topic.name)));
-        absences.remove(&Key::Id(topic.id));
         topic
     }
 
@@ -251,30 +262,24 @@ impl Registry {
         self.topics_changed.notified().await;
     }
 
-    /// A list of all topics was asked for at `at`: those it did not name are gone.
-    pub(super) fn sweep(&self, at: Instant) {
-        let is_gone = |topic: &Topic| {
-            let ttl = if topic.is_hearsay() {
-                HEARSAY_TTL
-            } else {
-                Duration::ZERO
-            };
-            topic.seen_at().is_none_or(|seen| seen + ttl < at)
-        };
-        let gone: Vec<Arc<Topic>> = self
-            .read_topics()
-            .by_name
-            .iter()
-            .filter(|ByName(topic)| is_gone(topic))
+    /// A list of all topics was asked for at `at`: these it did not name.
+    pub(super) fn unnamed(&self, at: Instant) -> Vec<Arc<Topic>> {
+        let topics = self.read_topics();
+        let all = topics.by_name.iter();
+        all.filter(|ByName(topic)| is_gone(topic, at))
             .map(|ByName(topic)| Arc::clone(topic))
-            .collect();
-        for topic in gone {
+            .collect()
+    }
+
+    /// Topics that [`Registry::unnamed`] gave are gone, unless somebody named them meanwhile.
+    pub(super) fn sweep(&self, unnamed: &[Arc<Topic>], at: Instant) {
+        for topic in unnamed {
             let mut maps = self.write_topics();
             let is_current = maps
                 .by_name
                 .get(&*topic.name)
-                .is_some_and(|ByName(known)| Arc::ptr_eq(known, &topic));
-            if is_current && is_gone(&topic) {
+                .is_some_and(|ByName(known)| Arc::ptr_eq(known, topic));
+            if is_current && is_gone(topic, at) {
                 topic.retire();
                 maps.by_name.remove(&*topic.name);
                 maps.by_id.remove(&topic.id);
@@ -325,17 +330,25 @@ impl Registry {
         if known.is_some_and(|node| node.address == address) {
             return false;
         }
-        self.write_nodes()
+        let before = self
+            .write_nodes()
             .insert(node_id, Arc::new(Node::at(address)));
-        self.lock_absences().remove(&Key::Node(node_id));
+        if let Some(before) = before {
+            before.retire();
+        }
         true
     }
 
     /// All nodes of the cluster: others are gone. True if it is news.
     pub(super) fn learn_nodes(&self, all: Vec<(i32, HostPort)>) -> bool {
         let before = self.node_ids();
-        self.write_nodes()
-            .retain(|id, _| all.iter().any(|(known, _)| known == id));
+        self.write_nodes().retain(|id, node| {
+            let is_here = all.iter().any(|(known, _)| known == id);
+            if !is_here {
+                node.retire();
+            }
+            is_here
+        });
         let mut news = before.len() != self.read_nodes().len();
         for (node_id, address) in all {
             news |= self.learn_node(node_id, address);
@@ -382,25 +395,36 @@ impl Registry {
         }
     }
 
-    /// It is known, or known to be absent.
-    pub(super) fn is_settled(&self, key: &Key) -> bool {
-        self.is_known(key) || self.absence(key).is_some()
+    /// This broker said a moment ago that it is not there.
+    pub(super) fn absence(&self, node_id: Option<i32>, key: &Key) -> Option<Word> {
+        let a_moment_ago = Instant::now().checked_sub(ABSENCE_TTL);
+        let word = self.word(node_id, key, a_moment_ago)?;
+        (word != Word::Here).then_some(word)
     }
 
-    pub(super) fn absence(&self, key: &Key) -> Option<Absence> {
-        let absences = self.lock_absences();
-        let (until, absence) = absences.get(key)?;
-        (*until > Instant::now()).then_some(*absence)
+    /// What this broker said of it when it was asked at or after `since` (`None`: ever).
+    pub(super) fn word(
+        &self,
+        node_id: Option<i32>,
+        key: &Key,
+        since: Option<Instant>,
+    ) -> Option<Word> {
+        let words = self.lock_words();
+        let (asked_at, word) = words.get(&(node_id, key.clone()))?;
+        since
+            .is_none_or(|since| *asked_at >= since)
+            .then_some(*word)
     }
 
-    pub(super) fn miss(&self, key: Key, absence: Absence) {
-        let now = Instant::now();
-        let mut absences = self.lock_absences();
-        if absences.len() >= ABSENCES {
-            absences.retain(|_, (until, _)| *until > now);
+    /// A broker that was asked at `asked_at` said this.
+    pub(super) fn keep_word(&self, node_id: Option<i32>, key: Key, asked_at: Instant, word: Word) {
+        let mut words = self.lock_words();
+        if words.len() >= WORDS {
+            let now = Instant::now();
+            words.retain(|_, (asked_at, _)| *asked_at + ABSENCE_TTL > now);
         }
-        if absences.len() < ABSENCES {
-            absences.insert(key, (now + ABSENCE_TTL, absence));
+        if words.len() < WORDS {
+            words.insert((node_id, key), (asked_at, word));
         }
     }
 
@@ -420,9 +444,19 @@ impl Registry {
         self.nodes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_absences(&self) -> MutexGuard<'_, HashMap<Key, (Instant, Absence)>> {
-        self.absences.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_words(&self) -> MutexGuard<'_, Words> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Nobody has named it since `at`; what only clients are told of has some time.
+fn is_gone(topic: &Topic, at: Instant) -> bool {
+    let ttl = if topic.is_hearsay() {
+        HEARSAY_TTL
+    } else {
+        Duration::ZERO
+    };
+    topic.seen_at().is_none_or(|seen| seen + ttl < at)
 }
 
 impl Node {
@@ -432,6 +466,7 @@ impl Node {
             inherited: Settings::default(),
             read_at: MomentCell::default(),
             frame: FrameCell::default(),
+            retired: AtomicBool::new(false),
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::answers::Metadata;
 use super::call_error::CallError;
 use super::link::Link;
-use super::registry::Registry;
+use super::registry::{Key, Registry, Word};
 use super::status::{Condition, OwnNode};
 use crate::config::{Config, HostPort, Sasl};
 use crate::net::Connector;
@@ -127,6 +127,26 @@ impl Shared {
             if let Err(error) = self.open(&to, deadline).await {
                 tracing::debug!(%error, "a connection that came back before");
             }
+        }
+    }
+
+    /// The broker that is asked where this one is meant: any, where it is not known.
+    pub(super) fn desk_of(&self, node_id: Option<i32>) -> Option<i32> {
+        node_id.filter(|id| self.registry.node(*id).is_some())
+    }
+
+    /// What need not be asked: without `since` what is known, or was just now said not to be there; else this broker's
+    /// own word, if it is no older.
+    pub(super) fn found(
+        &self,
+        node_id: Option<i32>,
+        key: &Key,
+        since: Option<Instant>,
+    ) -> Option<Word> {
+        match since {
+            Some(_) => self.registry.word(node_id, key, since),
+            None if self.registry.is_known(key) => Some(Word::Here),
+            None => self.registry.absence(node_id, key),
         }
     }
 

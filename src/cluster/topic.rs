@@ -146,6 +146,16 @@ impl Topic {
         self.settings.get().over(inherited).batch_limit()
     }
 
+    /// Its `compression.type`, as [`Topic::batch_limit_at`].
+    pub fn compression_type_at(&self, node: Option<&Node>) -> Option<CompressionType> {
+        let own = self.settings.compression_type.get();
+        let in_force = match (own, node.and_then(Node::inherited)) {
+            (Some((_, Origin::BrokerDefault)), Some(inherited)) => inherited.compression_type,
+            _ => own,
+        };
+        in_force.map(|(compression, _)| compression)
+    }
+
     /// All that was learned last, from whichever broker was asked; `None` until the first answer.
     pub fn learned(&self) -> Option<Learned> {
         let read_at = self.read_at.get()?;
@@ -174,11 +184,19 @@ impl Topic {
         self.is_hearsay.store(is_hearsay, Relaxed);
     }
 
-    /// Metadata named the topic.
+    /// Metadata named the topic. One life of a topic only gains partitions, so a broker that names fewer is behind.
+    /// (Without an id it may be another life.)
     pub(super) fn saw(&self, at: Instant, partitions: Option<i32>) {
-        self.seen_at.set(at);
-        if let Some(partitions) = partitions {
-            self.partitions.store(partitions, Relaxed);
+        let is_old = self.seen_at.get().is_some_and(|seen| seen > at);
+        if !is_old {
+            self.seen_at.set(at);
+        }
+        match partitions {
+            Some(partitions) if !self.id.is_nil() => {
+                self.partitions.fetch_max(partitions, Relaxed);
+            }
+            Some(partitions) if !is_old => self.partitions.store(partitions, Relaxed),
+            Some(_) | None => {}
         }
     }
 

@@ -189,7 +189,7 @@ impl Reading<'_> {
         let records = self
             .stream
             .and_then(|stream| stream.finish().map(|()| stream.complete_records()));
-        let so_far = uncompressed(self.decoded);
+        let so_far = uncompressed(self.decoded).max(self.tally.rewritten_bytes());
         let is_whole = match end {
             Ok(End::Complete) => true,
             // Stopped at a seam.

@@ -2,7 +2,7 @@
 
 use super::near::{NearGates, far_bytes};
 use super::{Effort, Over};
-use crate::batch::{BATCH_HEADER_BYTES, ESTIMATE_SURPLUS_BYTES, RecordSizes};
+use crate::batch::{BATCH_HEADER_BYTES, ESTIMATE_SURPLUS_BYTES, RecordSizes, Rewritten};
 use crate::policy::{Gate, Size};
 
 /// The gate `ratio` looks at batches above this uncompressed size only.
@@ -28,6 +28,9 @@ pub struct DeepLimits {
     pub headers_bytes: Option<u64>,
     /// Gate `ratio`: uncompressed / wire.
     pub ratio: Option<f64>,
+    /// The broker writes the records again before it stores them ([`Rewritten`](crate::batch::Rewritten)): of what came
+    /// and what it writes, the larger counts.
+    pub is_rewritten: bool,
 }
 
 impl DeepLimits {
@@ -40,6 +43,7 @@ impl DeepLimits {
         value_bytes: None,
         headers_bytes: None,
         ratio: None,
+        is_rewritten: false,
     };
 
     /// Whether nothing inside the batch is limited.
@@ -79,6 +83,9 @@ pub(super) struct Ceilings {
     pub(super) far_record: u64,
     /// A batch of so many uncompressed bytes is near none of its limits.
     far_uncompressed: u64,
+    pub(super) is_rewritten: bool,
+    /// What all records, and each of them, may grow by when they are written again.
+    growth: (u64, u64),
 }
 
 impl Ceilings {
@@ -127,20 +134,40 @@ impl Ceilings {
             } else {
                 Gate::Uncompressed
             },
+            is_rewritten: limits.is_rewritten,
+            growth: (0, 0),
+        }
+    }
+
+    /// The same for a batch of so many records: what they may grow by is allowed for.
+    pub(super) fn for_records(self, records: i32) -> Self {
+        if !self.is_rewritten {
+            return self;
+        }
+        let records = records.max(0).unsigned_abs();
+        let of_each = Rewritten::most_growth_bytes(records);
+        Self {
+            growth: (u64::from(records).saturating_mul(of_each), of_each),
+            ..self
         }
     }
 
     /// Whether a batch of at most so many uncompressed bytes is within every limit, whatever is in it.
     pub(super) fn hold(&self, at_most: u64) -> bool {
-        at_most <= self.uncompressed
-            && at_most.saturating_sub(BATCH_HEADER_BYTES as u64) <= self.harmless_record
+        let records_bytes = at_most.saturating_sub(BATCH_HEADER_BYTES as u64);
+        let (of_all, of_each) = self.growth;
+        at_most.saturating_add(of_all) <= self.uncompressed
+            && records_bytes.saturating_add(of_each) <= self.harmless_record
     }
 
     /// Whether a batch of at most so many uncompressed bytes is near none of the limits, whatever is in it.
     /// `is_exact`: it is just as many, so that nothing is left to find out about the batch's own size.
     pub(super) fn are_far(&self, at_most: u64, is_exact: bool) -> bool {
-        (is_exact || at_most <= self.far_uncompressed)
-            && at_most.saturating_sub(BATCH_HEADER_BYTES as u64) <= self.far_record
+        let (of_all, of_each) = self.growth;
+        let records_bytes = at_most.saturating_sub(BATCH_HEADER_BYTES as u64);
+        ((is_exact && !self.is_rewritten)
+            || at_most.saturating_add(of_all) <= self.far_uncompressed)
+            && records_bytes.saturating_add(of_each) <= self.far_record
     }
 
     /// [`Self::are_far`] for an old message.
@@ -171,9 +198,10 @@ impl Ceilings {
 
     /// The most bytes of records that [`Self::hold`], whatever they are.
     pub(super) fn held_records_bytes(&self) -> u64 {
+        let (of_all, of_each) = self.growth;
         self.uncompressed
-            .saturating_sub(BATCH_HEADER_BYTES as u64)
-            .min(self.harmless_record)
+            .saturating_sub((BATCH_HEADER_BYTES as u64).saturating_add(of_all))
+            .min(self.harmless_record.saturating_sub(of_each))
     }
 
     /// Whether an old message is within every limit that has so many bytes around what it wraps, and wraps at most

@@ -1,7 +1,8 @@
 //! Messages of magic 0 and 1 (Produce before version 3): the same gates, measured as their formats have them.
 //!
 //! A message is a batch of its own: its uncompressed bytes are its wire bytes with what it wraps decompressed. Record
-//! bytes, and the estimate, are a message's own bytes, offset and size included; there are no headers.
+//! bytes, and the estimate, are a message's own bytes, offset and size included; there are no headers. But a broker makes
+//! one batch of magic 2 of all messages, or of what a compressed one wraps: its size counts too.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +12,10 @@ use super::{
     DeepLimits, Effort, Finding, Inspection, NearGates, Over, Proof, Scratch, Undecodable,
     inspect_more,
 };
-use crate::batch::{BatchHeader, Message, MessageStream, RecordError, RecordSizes, messages};
+use crate::batch::{
+    BATCH_HEADER_BYTES, BatchHeader, Message, MessageStream, RecordError, RecordSizes, Rewritten,
+    as_one_batch, messages,
+};
 use crate::codec::{DecodeError, End, Output, crc32, upper_bound};
 use crate::policy::{Codec, Size};
 
@@ -52,6 +56,29 @@ pub fn inspect_message_set(
             }
         }
         index = index.saturating_add(count);
+    }
+    if (whole.finding == Finding::Within || effort.is_of_all_gates())
+        && let Some(batch) = as_one_batch(set)
+    {
+        let size = Size::Exact(batch.batch_bytes());
+        let ceilings = Ceilings::new(limits, set.len() as u64, effort.near_share());
+        whole.uncompressed = larger(whole.uncompressed, Some(size));
+        whole.near = whole.near.and(ceilings.batch_near(size));
+        if let Some(over) = ceilings.batch_over(size) {
+            let is_sound = messages(set)
+                .flatten()
+                .all(|message| crc32(message.checked()) == message.crc);
+            if whole.finding == Finding::Within {
+                whole.finding = if is_sound {
+                    Finding::Over(over)
+                } else {
+                    Finding::BadCrc
+                };
+            }
+            if is_sound && effort.is_of_all_gates() {
+                scratch.overs.extend(ceilings.batch_overs(size));
+            }
+        }
     }
     whole
 }
@@ -122,10 +149,12 @@ fn look(
         return (inspection, 1);
     }
     let around = message.wire_bytes().saturating_sub(value.len() as u64);
-    let bound =
-        upper_bound(codec, value).filter(|bound| ceilings.hold_message(around, bound.at_most));
+    // As a batch it has a header that is larger than what is around the messages; each of these gets smaller.
+    let around_batch = around.max(BATCH_HEADER_BYTES as u64);
+    let bound = upper_bound(codec, value)
+        .filter(|bound| ceilings.hold_message(around_batch, bound.at_most));
     if let Some(bound) = bound
-        && ceilings.are_far_from_message(around, bound.at_most, bound.is_exact)
+        && ceilings.are_far_from_message(around_batch, bound.at_most, bound.is_exact)
     {
         // How many are in it is not known; nothing behind it is numbered by that but for a text.
         let mut within = Inspection::new(Finding::Within, Proof::Bound);
@@ -138,6 +167,7 @@ fn look(
     let mut reading = Reading {
         stream: Ok(MessageStream::new(message.magic)),
         tally: Tally::new(ceilings, None, None).of_all_gates(overs),
+        as_batch: Rewritten::default(),
         decoded: 0,
     };
     let cap = ceilings
@@ -168,6 +198,8 @@ fn look(
 struct Reading<'a> {
     stream: Result<MessageStream, RecordError>,
     tally: Tally<'a>,
+    /// The batch that a broker makes of them.
+    as_batch: Rewritten,
     decoded: u64,
 }
 
@@ -177,8 +209,12 @@ impl Output for Reading<'_> {
         let Ok(stream) = &mut self.stream else {
             return ControlFlow::Break(());
         };
-        let tally = &mut self.tally;
-        match stream.feed(bytes, |sizes: &RecordSizes| tally.record(sizes)) {
+        let (tally, as_batch) = (&mut self.tally, &mut self.as_batch);
+        let each = |sizes: &RecordSizes| {
+            as_batch.message(sizes);
+            tally.record(sizes)
+        };
+        match stream.feed(bytes, each) {
             Ok(ControlFlow::Continue(())) => {
                 tally.partial_record(&stream.partial(), bytes.len() as u64)
             }
@@ -198,7 +234,9 @@ impl Reading<'_> {
         ceilings: &Ceilings,
         around: u64,
     ) -> (Inspection, u32) {
-        let so_far = around.saturating_add(self.decoded);
+        let so_far = around
+            .saturating_add(self.decoded)
+            .max(self.as_batch.batch_bytes());
         let size = match end {
             Ok(End::Complete) => Size::Exact(so_far),
             _ => Size::AtLeast(so_far),

@@ -6,7 +6,7 @@ use super::Over;
 use super::limits::Ceilings;
 use super::near::NearGates;
 use super::sizes::Sizes;
-use crate::batch::RecordSizes;
+use crate::batch::{RecordSizes, Rewritten};
 use crate::policy::{RecordAt, Size};
 
 /// How far measuring goes on behind the first violation, so that a person reads an exact size, and what else is in
@@ -23,6 +23,8 @@ pub(super) struct Tally<'a> {
     grace_left: u64,
     /// A record of so many bytes changes nothing but the index.
     unremarkable: u64,
+    /// The records as the broker writes them, where it does.
+    rewritten: Option<Rewritten>,
     pub(super) over: Option<Over>,
     pub(super) largest: Option<RecordAt>,
     /// The gates of records that one of them was near.
@@ -30,7 +32,7 @@ pub(super) struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    pub(super) const fn new(
+    pub(super) fn new(
         ceilings: &'a Ceilings,
         over: Option<Over>,
         sizes: Option<&'a mut Sizes>,
@@ -42,6 +44,7 @@ impl<'a> Tally<'a> {
             index: 0,
             grace_left: GRACE_BYTES,
             unremarkable: 0,
+            rewritten: ceilings.is_rewritten.then(Rewritten::default),
             over,
             largest: None,
             near: NearGates::NONE,
@@ -54,9 +57,27 @@ impl<'a> Tally<'a> {
         self
     }
 
+    /// The batch as the broker writes it, as far as its records came; 0 where it writes it as it came.
+    pub(super) fn rewritten_bytes(&self) -> u64 {
+        self.rewritten
+            .map_or(0, |rewritten| rewritten.batch_bytes())
+    }
+
     /// The next record, read to its end. Breaks when enough is known.
     #[inline(always)]
     pub(super) fn record(&mut self, sizes: &RecordSizes) -> ControlFlow<()> {
+        if let Some(rewritten) = &mut self.rewritten {
+            let record_bytes = rewritten.record(sizes).max(sizes.record_bytes);
+            return self.next(&RecordSizes {
+                record_bytes,
+                ..*sizes
+            });
+        }
+        self.next(sizes)
+    }
+
+    #[inline(always)]
+    fn next(&mut self, sizes: &RecordSizes) -> ControlFlow<()> {
         let index = self.index;
         self.index = index.saturating_add(1);
         if sizes.record_bytes <= self.unremarkable {

@@ -324,7 +324,7 @@ fn numbers(deep: &[Limit]) -> DeepLimits {
         key_bytes: of(Gate::Key),
         value_bytes: of(Gate::Value),
         headers_bytes: of(Gate::Headers),
-        ratio: None,
+        ..DeepLimits::NONE
     }
 }
 

@@ -33,9 +33,11 @@ use super::budget::{Account, Lease};
 use super::fetches::Fetches;
 use super::ledger::Ledger;
 use super::outbox::Outbox;
-use super::verdict::{CURRENT, Inspected, Judge, LongDecode, Question, inspect_long};
+use super::verdict::{
+    CURRENT, Confirmed, Doubt, Inspected, Judge, LongDecode, Question, inspect_long,
+};
 use super::{ClientInfo, Shared};
-use crate::cluster::Lookup;
+use crate::cluster::{Lookup, TopicName};
 use crate::config::HostPort;
 use crate::net::Stream;
 use crate::policy::Learned;
@@ -457,7 +459,7 @@ impl Session {
                     asked.ids = true;
                     let lookups = ids
                         .into_iter()
-                        .map(|id| shared.cluster.find_topic_by_id(id));
+                        .map(|id| shared.cluster.find_topic_at(TopicName::Id(id), node_id));
                     let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
                 }
                 Question::Names(names) => {
@@ -465,23 +467,15 @@ impl Session {
                     let lookups = names.iter().map(|name| first_look(&shared, name, node_id));
                     let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
                 }
-                Question::Topics(names) => {
+                Question::Topics(doubts) => {
                     asked.limits = true;
                     let confirming =
-                        join_all(names.iter().map(|name| confirm(&shared, name, node_id)));
+                        join_all(doubts.iter().map(|doubt| confirm(&shared, doubt, node_id)));
                     let confirmed = tokio::time::timeout(ASK, confirming)
                         .await
-                        .unwrap_or_else(|_| vec![Confirmed::Unseen; names.len()]);
-                    for (name, confirmed) in names.into_iter().zip(confirmed) {
-                        match confirmed {
-                            Confirmed::Unseen => {
-                                asked.unseen.insert(name);
-                            }
-                            Confirmed::Limit(learned) => {
-                                asked.confirmed.insert(name, learned);
-                            }
-                            Confirmed::NoLimit => {}
-                        }
+                        .unwrap_or_else(|_| vec![Confirmed::Unseen; doubts.len()]);
+                    for (doubt, confirmed) in doubts.into_iter().zip(confirmed) {
+                        asked.confirm(doubt.topic, confirmed);
                     }
                 }
                 Question::FrameLimit => {
@@ -489,11 +483,10 @@ impl Session {
                     asked.frame_limit = shared.cluster.read_frame_limit(node_id).await;
                 }
                 Question::Decode(decodes) => {
-                    asked.decoded = true;
                     let (frame, lease) =
                         (pending.frame.clone(), std::mem::take(&mut pending.lease));
                     let (inspected, lease) = decode(&shared, frame, decodes, lease).await;
-                    pending.asked.inspected = inspected;
+                    pending.asked.inspect(inspected);
                     pending.lease = lease;
                 }
             }
@@ -531,7 +524,8 @@ async fn decode(
 
 /// Finds a topic, and reads its limits if they, or what topics inherit from this broker, were never read.
 async fn first_look(shared: &Shared, name: &str, node_id: Option<i32>) {
-    let Lookup::Found(topic) = shared.cluster.find_topic(name).await else {
+    let found = shared.cluster.find_topic_at(TopicName::Name(name), node_id);
+    let Lookup::Found(topic) = found.await else {
         return;
     };
     let node = node_id.and_then(|id| shared.cluster.node(id));
@@ -541,28 +535,25 @@ async fn first_look(shared: &Shared, name: &str, node_id: Option<i32>) {
     }
 }
 
-/// What the cluster says of a topic when asked.
-#[derive(Debug, Clone, Copy)]
-enum Confirmed {
-    /// Nothing: it did not answer, or does not let us see the topic.
-    Unseen,
-    /// There is such a topic, and this is the limit the broker applies.
-    Limit(Learned),
-    /// There is no such topic, or its limits cannot be read.
-    NoLimit,
-}
-
-/// Makes sure of a topic and of its limits as `node_id` applies them now.
-async fn confirm(shared: &Shared, name: &str, node_id: Option<i32>) -> Confirmed {
-    let topic = match shared.cluster.find_topic(name).await {
+/// Makes sure of a topic and of its limits as `node_id` applies them now. Where its partition is in doubt the broker
+/// itself is asked: another one may be behind it.
+async fn confirm(shared: &Shared, doubt: &Doubt, node_id: Option<i32>) -> Confirmed {
+    let cluster = &shared.cluster;
+    let name = TopicName::Name(&doubt.topic);
+    let found = if doubt.is_place_in_doubt {
+        let named = doubt.id.map_or(name, TopicName::Id);
+        cluster.look_again(named, node_id, CURRENT).await
+    } else {
+        cluster.find_topic_at(name, node_id).await
+    };
+    let topic = match found {
         Lookup::Found(topic) => topic,
-        Lookup::Absent => return Confirmed::NoLimit,
+        Lookup::Absent => return Confirmed::Absent,
         Lookup::Hidden | Lookup::Unreachable => return Confirmed::Unseen,
     };
-    let limits = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
-    match limits.ok().and_then(|limits| limits.batch_limit()) {
-        Some(limit) => Confirmed::Limit(Learned::own(limit)),
-        None => Confirmed::NoLimit,
+    match cluster.read_limits(&topic, node_id, CURRENT).await {
+        Ok(limits) => Confirmed::Here(limits.batch_limit().map(Learned::own)),
+        Err(_) => Confirmed::Here(None),
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use uuid::Uuid;
 
 use super::{ClientInfo, Shared};
-use crate::cluster;
-use crate::policy::{ClientRules, Learned, Policy, TopicPolicy};
+use crate::cluster::{self, CompressionType};
+use crate::policy::{ClientRules, Codec, Learned, Policy, TopicPolicy};
 use crate::telemetry::{self, TopicMetrics};
 use crate::wire::produce::TopicKey;
 
@@ -38,8 +38,10 @@ pub struct TopicHandle {
     pub known: Option<Arc<cluster::Topic>>,
     /// The family members whose limits count, as [`TopicPolicy::members`]; `None` for one that is gone.
     members: Box<[Option<Arc<cluster::Topic>>]>,
-    /// The broker whose limits count; `None` where it is not known which one this session talks to.
+    /// The broker whose limits count; `None` where it is not known, or not known which one this session talks to.
     node: Option<Arc<cluster::Node>>,
+    /// The broker this session talks to, where it is a particular one.
+    node_id: Option<i32>,
     /// The topic's own limit at this broker was asked for, or is known.
     was_asked: AtomicBool,
 }
@@ -72,6 +74,18 @@ impl TopicHandle {
         })
     }
 
+    /// The broker writes a batch of this codec again before it stores it: the topic has a `compression.type` of its own,
+    /// or it is not known that it has none. By what was read last: only batches that no usual client makes differ.
+    pub fn is_rewritten(&self, codec: Option<Codec>) -> bool {
+        let known = self.known.as_ref();
+        match known.and_then(|known| known.compression_type_at(self.node.as_deref())) {
+            Some(CompressionType::Producer) => false,
+            // A codec with itself: only where its offsets are not counted.
+            Some(CompressionType::Stored(stored)) => codec != Some(stored) || stored != Codec::None,
+            None => true,
+        }
+    }
+
     /// The family member with this name, if its limits count here.
     pub fn member(&self, name: &str) -> Option<&Arc<cluster::Topic>> {
         let mut members = self.members.iter().flatten();
@@ -85,14 +99,22 @@ impl TopicHandle {
         self.policy.inherits && (self.known.is_none() || is_unasked())
     }
 
-    /// A topic that was deleted, or created anew under its name, is resolved anew; so is one as soon as the control
-    /// plane knows it.
+    /// What is resolved lives as long as what it was resolved from: the topic (deleted, created again under its name,
+    /// or known only now), its family's members, the broker, the counters.
     fn holds(&self, shared: &Shared) -> bool {
         let is_known = match &self.known {
             Some(known) => !known.is_retired(),
             None => shared.cluster.topic(&self.name).is_none(),
         };
-        is_known && (self.members.is_empty() || self.holds_members(shared))
+        let is_there = match (&self.node, self.node_id) {
+            (Some(node), _) => !node.is_retired(),
+            (None, Some(id)) => shared.cluster.node(id).is_none(),
+            (None, None) => true,
+        };
+        is_known
+            && is_there
+            && !self.metrics.is_forgotten()
+            && (self.members.is_empty() || self.holds_members(shared))
     }
 
     /// As [`TopicHandle::holds`], for the members of its family.
@@ -250,9 +272,7 @@ impl TopicCache {
                 _ => self.resolve_name(shared, name),
             },
             TopicKey::Id(id) => match self.by_id.get(&id) {
-                Some(handle) if handle.members.is_empty() || handle.holds_members(shared) => {
-                    Resolved::Topic(Arc::clone(handle))
-                }
+                Some(handle) if handle.holds(shared) => Resolved::Topic(Arc::clone(handle)),
                 _ => self.resolve_id(shared, id),
             },
         }
@@ -270,6 +290,7 @@ impl TopicCache {
     fn resolve_id(&mut self, shared: &Shared, id: [u8; 16]) -> Resolved {
         let uuid = Uuid::from_bytes(id);
         let Some(known) = shared.cluster.topic_by_id(uuid) else {
+            self.by_id.remove(&id);
             return Resolved::UnknownId(uuid);
         };
         let handle = self.handle(shared, &Arc::clone(&known.name), Some(known));
@@ -305,6 +326,7 @@ impl TopicCache {
             metrics,
             known,
             node,
+            node_id: self.node_id,
             was_asked: AtomicBool::new(is_read),
         })
     }

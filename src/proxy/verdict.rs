@@ -19,6 +19,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
+pub use self::doubts::Doubt;
 use self::weigh::Scales;
 pub use self::weigh::{Inspected, LongDecode, inspect_long};
 use super::topics::{Resolved, TopicCache, TopicHandle};
@@ -40,6 +41,10 @@ pub const INVALID_RECORD: i16 = 87;
 const UNKNOWN_TOPIC_ID: i16 = 100;
 /// UNKNOWN_TOPIC_OR_PARTITION: retriable.
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
+
+/// A rule is broken, for nobody yet.
+const PLACE_UNKNOWN: &str =
+    "sizegate: the batch breaks a rule, and the broker does not know the partition (yet)";
 
 /// No records, and no such topic or partition.
 const NOTHING_FOR_NOBODY: &str = "sizegate: the request holds no records for this partition, and the cluster has no such partition";
@@ -115,20 +120,49 @@ pub struct Asked {
     /// Topics and learned limits were confirmed.
     pub limits: bool,
     /// Topics that could not be confirmed: the cluster did not answer, or does not let us see them.
-    pub unseen: BTreeSet<Arc<str>>,
+    unseen: BTreeSet<Arc<str>>,
+    /// Topics that the broker says it does not have.
+    absent: BTreeSet<Arc<str>>,
     /// The limits that this session's broker applies to the topics that were asked for, as read just now.
-    pub confirmed: BTreeMap<Arc<str>, Learned>,
+    confirmed: BTreeMap<Arc<str>, Learned>,
     /// The broker's limit of a whole request was read.
     pub frame: bool,
     /// What it is, where it may be read.
     pub frame_limit: Option<u64>,
-    /// Long decodes were done.
-    pub decoded: bool,
-    /// What they found.
-    pub inspected: Inspected,
+    /// How often long decodes were done, and what they found.
+    decodes: u8,
+    inspected: Inspected,
+}
+
+/// What a session's broker says of a topic when asked.
+#[derive(Debug, Clone, Copy)]
+pub enum Confirmed {
+    /// Nothing: it did not answer, or does not let us see the topic.
+    Unseen,
+    /// There is no such topic.
+    Absent,
+    /// There is one; `None` where its limit cannot be read.
+    Here(Option<Learned>),
 }
 
 impl Asked {
+    /// What was asked of a topic.
+    pub fn confirm(&mut self, topic: Arc<str>, confirmed: Confirmed) {
+        match confirmed {
+            Confirmed::Unseen => drop(self.unseen.insert(topic)),
+            Confirmed::Absent => drop(self.absent.insert(topic)),
+            Confirmed::Here(Some(limit)) => drop(self.confirmed.insert(topic, limit)),
+            Confirmed::Here(None) => {}
+        }
+    }
+
+    /// What long decodes found; there may be more of them when a learned limit no longer counts.
+    pub fn inspect(&mut self, inspected: Inspected) {
+        self.decodes = self.decodes.saturating_add(1);
+        self.inspected.extend(inspected);
+        self.inspected.sort_by_key(|(entry, _)| *entry);
+    }
+
     /// The learned limit to judge by: what was read for this request, else what was read last.
     fn learned(&self, topic: &TopicHandle) -> Option<Learned> {
         if !self.limits {
@@ -150,8 +184,8 @@ pub enum Question {
     Ids(Vec<Uuid>),
     /// Topics that nobody has heard of yet, by name.
     Names(Vec<Arc<str>>),
-    /// Whether these topics exist, and their limits as they are now.
-    Topics(Vec<Arc<str>>),
+    /// Whether these topics and their partitions exist, and their limits as they are now.
+    Topics(Vec<Doubt>),
     /// What is inside these batches.
     Decode(Vec<LongDecode>),
     /// How large a request this session's broker takes.
@@ -304,6 +338,9 @@ impl Judge {
         let mut unknown_names = BTreeSet::new();
         let may_look_up = !asked.names && self.shared.cluster.is_reached();
         let mut scales = Scales::new(frame, &self.layout, policy.decode(), asked);
+        if self.layout.has_many_tags {
+            scales.judge_by_rules_only();
+        }
         for topic_entry in 0..self.layout.topics.len() {
             let topic = &self.layout.topics[topic_entry];
             let resolved = self
@@ -351,21 +388,23 @@ impl Judge {
             .any(|weighed| matches!(weighed.outcome, Outcome::SpoilsRequest))
         {
             // Its error is the answer. But what a rule forbids is kept from it all the same.
-            self.drop_learned();
+            let learned = self.over_learned();
+            if let Some(question) = self.weigh_by_rules(frame, &learned, asked) {
+                return Ok(Some(question));
+            }
         }
         if self.layout.partitions.len() > 1 {
             self.keep_last_of_each_partition(frame)?;
         }
-        Ok(self.doubts(asked))
+        Ok(self.doubts(frame, asked))
     }
 
     /// Requests that brokers do not agree on: Kafka 4.4 closes on more than 10,000 tagged fields. Where only the
     /// broker's own limit speaks, it judges; what a rule forbids is closed on.
-    fn leave_to_broker(&mut self) -> Result<(), Malformed> {
+    fn leave_to_broker(&self) -> Result<(), Malformed> {
         if !self.layout.has_many_tags {
             return Ok(());
         }
-        self.drop_learned();
         let is_forbidden = |weighed: &Weighed| match &weighed.outcome {
             Outcome::Over(measured, _) => measured.topic.policy.action != Action::Observe,
             _ => false,
@@ -376,14 +415,43 @@ impl Judge {
         Ok(())
     }
 
-    /// Only what is configured counts in this request: the broker judges by its own limits, or refuses all of it.
-    fn drop_learned(&mut self) {
-        for weighed in &mut self.weighed {
-            if matches!(&weighed.outcome, Outcome::Over(measured, violation) if !measured.topic.policy.is_configured(&violation.limit))
-            {
-                weighed.outcome.fall();
+    /// Where in `weighed` a limit that was learned is what is exceeded.
+    fn over_learned(&self) -> Vec<usize> {
+        let is_over_learned = |weighed: &Weighed| match &weighed.outcome {
+            Outcome::Over(measured, violation) => {
+                !measured.topic.policy.is_configured(&violation.limit)
+            }
+            _ => false,
+        };
+        let all = self.weighed.iter().enumerate();
+        all.filter(|(_, weighed)| is_over_learned(weighed))
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    /// Weighs these again by what is configured alone: a learned limit that does not count must not hide a rule that
+    /// is broken inside the batch.
+    fn weigh_by_rules(
+        &mut self,
+        frame: &[u8],
+        places: &[usize],
+        asked: &Asked,
+    ) -> Option<Question> {
+        let mut scales = Scales::new(frame, &self.layout, self.shared.decode(), asked);
+        scales.judge_by_rules_only();
+        for at in places {
+            let Some(weighed) = self.weighed.get_mut(*at) else {
+                continue;
+            };
+            let entry = weighed.partition_entry;
+            let records = self.layout.partitions[entry].records.clone();
+            if let (Outcome::Over(measured, _), Some(records)) = (&weighed.outcome, records) {
+                let topic = Arc::clone(&measured.topic);
+                weighed.outcome = scales.weigh(&topic, entry, records);
             }
         }
+        let long = scales.into_long();
+        (!long.is_empty()).then_some(Question::Decode(long))
     }
 
     fn weigh_partition(

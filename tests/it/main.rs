@@ -48,6 +48,7 @@ mod readme;
 mod real_clients;
 mod reload;
 mod remedies;
+mod rules_hold;
 mod spring_chain;
 mod suggest;
 mod support_works;

@@ -3,7 +3,7 @@
 
 use crate::support::batch::compress;
 use crate::support::{
-    Connection, ErrorKind, KAFKA_VERSIONS, Kafka, Record, Sizegate, batch, batch_of_bytes,
+    Connection, ErrorKind, KAFKA_VERSIONS, Kafka, Record, Sizegate, admin, batch, batch_of_bytes,
 };
 use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, inspect_message_set};
 use sizegate::policy::{Codec, Gate};
@@ -139,8 +139,12 @@ fn stored_bytes(magic: u8, bytes: usize) -> usize {
 
 /// The most bytes of one message of which a broker makes a batch of no more than [`LIMIT`].
 fn most_bytes(magic: u8) -> usize {
-    let fits = |bytes: &usize| stored_bytes(magic, *bytes) <= LIMIT;
-    (100..LIMIT).filter(fits).max().unwrap()
+    most_bytes_within(magic, LIMIT)
+}
+
+fn most_bytes_within(magic: u8, limit: usize) -> usize {
+    let fits = |bytes: &usize| stored_bytes(magic, *bytes) <= limit;
+    (100..limit).filter(fits).max().unwrap()
 }
 
 /// A set for every way in which a broker judges one.
@@ -216,27 +220,31 @@ fn where_no_rule_speaks_the_broker_judges_each_message_and_then_the_batch_it_mak
 }
 
 #[test]
-fn a_rules_batch_limit_is_compared_with_each_message_and_refuses_by_code_alone() {
+fn a_rules_batch_limit_is_compared_with_messages_and_the_batch_they_become_and_refuses_by_code_alone()
+ {
     let kafka = Kafka::shared(KAFKA);
     let yaml =
         format!("rules: [{{name: small, topics: ['gate-*'], limits: {{batch_bytes: {LIMIT}}}}}]");
     let sizegate = Sizegate::start(kafka, &yaml);
     for version in 0..=2 {
         for magic in 0..=1 {
-            let topic = kafka.topic("gate", 6, &[]);
+            let topic = kafka.topic("gate", 7, &[]);
             let of = |bytes| message_of_bytes(magic, bytes);
+            let most = most_bytes(magic);
             let sets = [
-                of(LIMIT),
-                of(LIMIT + 1),
+                of(most),
+                of(most + 1),
+                [of(1_000), of(1_500)].concat(),
+                // Each is within it, but they are stored as one batch.
                 [of(2_000), of(2_000)].concat(),
                 [of(200), of(LIMIT + 1)].concat(),
                 // The broker would store what stands before what is cut off.
                 [&of(LIMIT + 1), &of(200)[..100]].concat(),
-                [&of(LIMIT), &of(LIMIT + 1)[..LIMIT]].concat(),
+                [&of(most), &of(LIMIT + 1)[..LIMIT]].concat(),
             ];
             let mut connection = Connection::open(sizegate.bootstrap());
             let codes = produce(&mut connection, version, &topic.name, &sets);
-            assert_eq!(codes, [0, 10, 0, 10, 10, 0], "v{version} magic {magic}");
+            assert_eq!(codes, [0, 10, 0, 10, 10, 10, 0], "v{version} magic {magic}");
             // The same connection goes on, and refuses a whole request.
             assert_eq!(
                 produce(&mut connection, version, &topic.name, &sets[..1]),
@@ -244,10 +252,10 @@ fn a_rules_batch_limit_is_compared_with_each_message_and_refuses_by_code_alone()
             );
             let large = [of(LIMIT + 2)];
             assert_eq!(produce(&mut connection, version, &topic.name, &large), [10]);
-            let stored: Vec<i64> = (0..6)
+            let stored: Vec<i64> = (0..7)
                 .map(|partition| kafka.latest_offset(&topic.name, partition))
                 .collect();
-            assert_eq!(stored, [2, 0, 2, 0, 0, 1], "v{version} magic {magic}");
+            assert_eq!(stored, [2, 0, 2, 0, 0, 0, 1], "v{version} magic {magic}");
         }
     }
     sizegate.log_line(&[
@@ -256,6 +264,51 @@ fn a_rules_batch_limit_is_compared_with_each_message_and_refuses_by_code_alone()
         "limit_bytes=3000",
         "rule=small",
     ]);
+}
+
+/// Sixty messages that are far from every limit, and what the broker stores of them.
+#[test]
+fn messages_are_judged_as_the_one_batch_that_the_broker_stores_of_them() {
+    const MESSAGES: usize = 60;
+    let kafka = Kafka::shared(KAFKA);
+    let expected = batch((0..MESSAGES).map(|_| Record::of_a(200)))
+        .build()
+        .len();
+    let gates = ["batch", "uncompressed"].map(|gate| [(gate, expected), (gate, expected - 1)]);
+    let rules = gates
+        .as_flattened()
+        .iter()
+        .enumerate()
+        .map(|(n, (gate, limit))| {
+            format!("{{name: r{n}, topics: ['sum{n}-*'], limits: {{{gate}_bytes: {limit}}}}}")
+        });
+    let rules: Vec<String> = rules.collect();
+    let sizegate = Sizegate::start(kafka, &format!("rules: [{}]", rules.join(", ")));
+    let mut connection = Connection::open(sizegate.bootstrap());
+    for magic in 0..=1 {
+        for n in 0..4 {
+            let topic = kafka.topic(&format!("sum{n}"), 1, &[]);
+            for version in 0..=2 {
+                // Unlike the last: the third time would be a loop.
+                let one = message(magic, Codec::None, None, &[b'A' + version as u8; 200]);
+                let set = one.repeat(MESSAGES);
+                let codes = produce(
+                    &mut connection,
+                    version,
+                    &topic.name,
+                    std::slice::from_ref(&set),
+                );
+                let code = if n % 2 == 0 { 0 } else { 10 };
+                assert_eq!(codes, [code], "rule {n} v{version} magic {magic}");
+            }
+            if n % 2 == 0 {
+                let stored = admin::fetch_stored(&kafka.bootstrap(), &topic.name, 0, 1 << 20);
+                assert_eq!(stored.len(), 3 * expected, "magic {magic}");
+            } else {
+                assert_eq!(kafka.latest_offset(&topic.name, 0), 0);
+            }
+        }
+    }
 }
 
 #[test]
@@ -270,6 +323,7 @@ fn limits_inside_are_compared_with_messages_wrapped_or_not() {
     let mut connection = Connection::open(sizegate.bootstrap());
     for magic in 0..=1 {
         let of = |bytes| message_of_bytes(magic, bytes);
+        let with_value = |value: usize| message(magic, Codec::None, None, &vec![b'A'; value]);
         let with = |key: usize, value: usize| {
             message(
                 magic,
@@ -305,12 +359,29 @@ fn limits_inside_are_compared_with_messages_wrapped_or_not() {
             check("key", &[with(100, 300)], &[with(0, 300), with(101, 300)]);
             check("value", &[with(400, 500)], &[with(0, 501)]);
             if codec == Codec::None {
-                check("uncompressed", &[of(4_000), of(4_000)], &[of(4_001)]);
+                // What counts is the batch that the broker makes of them.
+                let most = most_bytes_within(magic, 4_000);
+                check("uncompressed", &[of(most)], &[of(most + 1)]);
+                let of_two = |first: usize, second: usize| {
+                    batch([Record::of_a(first), Record::of_a(second)])
+                        .build()
+                        .len()
+                };
+                let second = (1_000..3_000).find(|n| of_two(1_500, *n) == 4_000).unwrap();
+                let two = |second| [with_value(1_500), with_value(second)];
+                check("uncompressed", &two(second), &two(second + 1));
             } else {
-                // The wrapper's own bytes count, but for its value: offset, size, checksum and so on.
+                // The wrapper's own bytes count, but for its value: offset, size, checksum and so on. Or the batch that
+                // is made of what is in it, if that is larger.
                 let around = message(magic, Codec::None, None, &[]).len();
-                let fitting = [of(2_000), of(2_000 - around)];
-                check("uncompressed", &fitting, &[of(2_000), of(2_001 - around)]);
+                let value = |bytes: usize| Record::of_a(bytes - around);
+                let counted = |second: &usize| {
+                    let stored = batch([value(2_000), value(*second)]).build().len();
+                    stored.max(around + 2_000 + second)
+                };
+                let second = (1_900..2_000).find(|n| counted(n) == 4_000).unwrap();
+                let two = |second| [of(2_000), of(second)];
+                check("uncompressed", &two(second), &two(second + 1));
             }
         }
     }
@@ -364,7 +435,7 @@ fn in_front_of_kafka_4_what_a_rule_forbids_is_refused_by_code_and_all_else_ends_
         for version in 0..=2 {
             for magic in 0..=1 {
                 let case = format!("v{version} magic {magic}");
-                let over = message_of_bytes(magic, LIMIT + 1);
+                let over = message_of_bytes(magic, most_bytes(magic) + 1);
                 let mut connection = Connection::open(sizegate.bootstrap());
                 // Again and again on one connection, which lives.
                 for _ in 0..2 {
@@ -373,7 +444,7 @@ fn in_front_of_kafka_4_what_a_rule_forbids_is_refused_by_code_and_all_else_ends_
                     assert_eq!(codes, [10, 10], "{case}");
                 }
                 // What no rule forbids is the broker's, and so is what stands beside what one does.
-                let fits = message_of_bytes(magic, LIMIT);
+                let fits = message_of_bytes(magic, most_bytes(magic));
                 for sent in [vec![fits.clone()], vec![over.clone(), fits.clone()]] {
                     for address in [kafka.bootstrap(), sizegate.bootstrap()] {
                         let mut connection = Connection::open(&address);

@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use kafka_protocol::messages::create_acls_request::{AclCreation, CreateAclsRequest};
+use kafka_protocol::messages::create_partitions_request::{
+    CreatePartitionsRequest, CreatePartitionsTopic,
+};
 use kafka_protocol::messages::create_topics_request::{
     CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
 };
+use kafka_protocol::messages::delete_acls_request::{DeleteAclsFilter, DeleteAclsRequest};
 use kafka_protocol::messages::delete_topics_request::{DeleteTopicState, DeleteTopicsRequest};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
 use kafka_protocol::messages::incremental_alter_configs_request::{
@@ -195,6 +200,71 @@ fn alter_config(address: &str, kind: i8, name: &str, changes: &[(&str, Option<&s
         "IncrementalAlterConfigs {name}: {:?}",
         result.error_message
     );
+}
+
+/// Adds partitions, so that there are so many.
+pub fn create_partitions(address: &str, topic: &str, count: i32) {
+    let entry = CreatePartitionsTopic::default()
+        .with_name(TopicName(text(topic)))
+        .with_count(count)
+        .with_assignments(None);
+    let request = CreatePartitionsRequest::default()
+        .with_topics(vec![entry])
+        .with_timeout_ms(30_000);
+    let answer = Connection::open(address).ask(&request, 3);
+    let result = &answer.results[0];
+    assert_eq!(
+        result.error_code, 0,
+        "CreatePartitions {topic}: {:?}",
+        result.error_message
+    );
+}
+
+/// A literal ACL on topics: who, on which (`*` is all), which AclOperation, and whether it allows or denies.
+#[derive(Debug, Clone, Copy)]
+pub struct TopicAcl<'a> {
+    pub principal: &'a str,
+    pub topic: &'a str,
+    pub operation: i8,
+    pub allows: bool,
+}
+
+impl TopicAcl<'_> {
+    const LITERAL: i8 = 3;
+
+    const fn permission(self) -> i8 {
+        if self.allows { 3 } else { 2 }
+    }
+
+    /// Puts it in force.
+    pub fn create(self, address: &str) {
+        let acl = AclCreation::default()
+            .with_resource_type(TOPIC)
+            .with_resource_name(text(self.topic))
+            .with_resource_pattern_type(Self::LITERAL)
+            .with_principal(text(self.principal))
+            .with_host(text("*"))
+            .with_operation(self.operation)
+            .with_permission_type(self.permission());
+        let request = CreateAclsRequest::default().with_creations(vec![acl]);
+        let answer = Connection::open(address).ask(&request, 3);
+        assert_eq!(answer.results[0].error_code, 0, "{answer:?}");
+    }
+
+    /// Takes it away.
+    pub fn delete(self, address: &str) {
+        let filter = DeleteAclsFilter::default()
+            .with_resource_type_filter(TOPIC)
+            .with_resource_name_filter(Some(text(self.topic)))
+            .with_pattern_type_filter(Self::LITERAL)
+            .with_principal_filter(Some(text(self.principal)))
+            .with_host_filter(Some(text("*")))
+            .with_operation(self.operation)
+            .with_permission_type(self.permission());
+        let request = DeleteAclsRequest::default().with_filters(vec![filter]);
+        let answer = Connection::open(address).ask(&request, 3);
+        assert_eq!(answer.filter_results[0].error_code, 0, "{answer:?}");
+    }
 }
 
 /// Deletes a topic.

@@ -223,6 +223,21 @@ impl Kafka {
             .kill();
     }
 
+    /// Stops a node without ending it, as a long pause of its garbage collector would.
+    pub fn pause(&self, id: i32) {
+        self.signal(id, "STOP");
+    }
+
+    /// Lets a paused node go on: for a moment it is behind the others.
+    pub fn resume(&self, id: i32) {
+        self.signal(id, "CONT");
+    }
+
+    fn signal(&self, id: i32, name: &str) {
+        let process = self.find(id).process.lock().unwrap();
+        process.as_ref().expect("a node that is up").signal(name);
+    }
+
     /// Starts a killed node again, on its old ports and data, and waits until it serves.
     pub fn restart(&self, id: i32) {
         let node = self.find(id);

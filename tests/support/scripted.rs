@@ -1,7 +1,8 @@
 //! A broker that answers as a script says: soundly, twice, out of order, with rubbish, in halves, or never.
 //!
-//! What the proxy's control plane asks (its client id is `sizegate`) is always answered soundly and never shown
-//! to the script, so a test says only what its own connection meets.
+//! What the proxy's control plane asks (its client id is `sizegate`) is answered soundly and never shown to the script,
+//! so a test says only what its own connection meets. A broker whose metadata is behind has a script for that
+//! ([`Broker::start_behind`]).
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -107,6 +108,15 @@ impl Broker {
         topics: &[(&str, i32, u64)],
         script: impl Fn(&Request, &Cluster) -> Option<Vec<Step>> + Send + Sync + 'static,
     ) -> Self {
+        Self::start_behind(topics, script, |_, _| None)
+    }
+
+    /// As [`Self::start`]; what the control plane asks is shown to a script of its own.
+    pub fn start_behind(
+        topics: &[(&str, i32, u64)],
+        script: impl Fn(&Request, &Cluster) -> Option<Vec<Step>> + Send + Sync + 'static,
+        control: impl Fn(&Request, &Cluster) -> Option<Vec<Step>> + Send + Sync + 'static,
+    ) -> Self {
         let topics = topics
             .iter()
             .map(|(name, partitions, max_message_bytes)| ScriptedTopic {
@@ -131,6 +141,7 @@ impl Broker {
         let serving = Serving {
             cluster: cluster.clone(),
             script: Box::new(script),
+            control: Box::new(control),
             received: Arc::clone(&received),
             open: Arc::clone(&open),
             held: Arc::clone(&held),
@@ -220,6 +231,7 @@ impl Drop for Broker {
 struct Serving {
     cluster: Cluster,
     script: Box<Script>,
+    control: Box<Script>,
     received: Arc<Mutex<Vec<Request>>>,
     open: Arc<AtomicUsize>,
     held: Arc<Mutex<CancellationToken>>,
@@ -264,7 +276,7 @@ async fn talk(mut stream: TcpStream, serving: &Serving, connection: usize) -> st
         let steps = if request.client_id() == Some(b"sizegate") {
             let held = serving.held.lock().unwrap().clone();
             held.cancelled().await;
-            None
+            (serving.control)(&request, &serving.cluster)
         } else {
             serving.received.lock().unwrap().push(request.clone());
             (serving.script)(&request, &serving.cluster)

@@ -1,75 +1,137 @@
 //! Before anything is refused: would the broker have judged it by its size at all, and is the limit still true?
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::{
-    Asked, CURRENT, Judge, NOTHING_FOR_NOBODY, Outcome, Question, TopicHandle,
-    UNKNOWN_TOPIC_OR_PARTITION,
+    Asked, CURRENT, Judge, NOTHING_FOR_NOBODY, Outcome, PLACE_UNKNOWN, Question, TopicHandle,
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
 };
-use crate::policy::{Limit, Source};
+use crate::policy::{Action, Limit, Source};
+use crate::wire::produce::FIRST_TOPIC_ID_VERSION;
+
+/// What is asked of one topic before anything is refused.
+#[derive(Debug)]
+pub struct Doubt {
+    /// Its name.
+    pub topic: Arc<str>,
+    /// Whether the session's own broker has a partition of it that nobody has told us of. Else only its limits.
+    pub is_place_in_doubt: bool,
+    /// Its id, where the request names it so.
+    pub id: Option<Uuid>,
+}
 
 /// Whether a violation is reason to refuse.
 enum Standing {
     Stands,
-    /// The control plane has not confirmed it.
-    Doubtful,
-    /// The broker judges this one: there is no such partition.
+    /// A learned limit may be out of date.
+    LimitDoubtful,
+    /// The topic or its partition is not known here.
+    PlaceDoubtful,
+    /// The broker was asked and has no such topic or partition.
     Falls,
 }
 
 impl Judge {
     /// What must be confirmed before anything is refused: that the broker would have judged the batch by its
     /// size at all (topic and partition exist), and that a learned limit is still true.
-    pub(super) fn doubts(&mut self, asked: &Asked) -> Option<Question> {
-        let mut over: BTreeSet<Arc<str>> = BTreeSet::new();
-        let mut is_doubtful = false;
+    pub(super) fn doubts(&mut self, frame: &[u8], asked: &Asked) -> Option<Question> {
+        let (doubts, fallen) = self.doubt_each(asked);
+        if !doubts.is_empty() {
+            return Some(Question::Topics(doubts));
+        }
+        if fallen.is_empty() {
+            return None;
+        }
+        let question = self.weigh_by_rules(frame, &fallen, asked);
+        if question.is_some() {
+            return question;
+        }
+        // Rules are all that is left, and for them everything was asked.
+        self.doubt_each(asked);
+        None
+    }
+
+    /// What is in doubt, and where in `weighed` a learned limit no longer counts. A rule is never given up for a place
+    /// that is not known: another broker, or this one a moment later, may know it and store the batch.
+    fn doubt_each(&mut self, asked: &Asked) -> (Vec<Doubt>, Vec<usize>) {
+        let mut over: BTreeMap<Arc<str>, Doubt> = BTreeMap::new();
+        let (mut is_doubtful, mut fallen) = (false, Vec::new());
+        let is_by_id = self.layout.version >= FIRST_TOPIC_ID_VERSION;
         let mut weighed = std::mem::take(&mut self.weighed);
-        for weighed in &mut weighed {
+        for (at, weighed) in weighed.iter_mut().enumerate() {
             let (topic, limit) = match &weighed.outcome {
                 Outcome::Over(measured, violation) => (&measured.topic, Some(&violation.limit)),
                 Outcome::NoRecords(topic) => (topic, None),
                 _ => continue,
             };
+            let topic = Arc::clone(topic);
+            let learned = limit.filter(|limit| !topic.policy.is_configured(limit));
             let partition = self.layout.partitions[weighed.partition_entry].index;
-            over.insert(Arc::clone(&topic.name));
-            let members = topic.policy.members.iter();
-            over.extend(members.map(|bound| Arc::clone(&bound.topic)));
-            match self.standing(topic, limit, partition, asked) {
+            let members = topic.policy.members.iter().map(|bound| &bound.topic);
+            for name in members.chain([&topic.name]) {
+                if let Entry::Vacant(entry) = over.entry(Arc::clone(name)) {
+                    entry.insert(Doubt {
+                        topic: Arc::clone(name),
+                        is_place_in_doubt: false,
+                        id: None,
+                    });
+                }
+            }
+            match self.standing(&topic, learned, partition, asked) {
                 Standing::Stands => {}
-                Standing::Doubtful => is_doubtful = true,
-                Standing::Falls => weighed.outcome.fall(),
+                Standing::LimitDoubtful => is_doubtful = true,
+                Standing::PlaceDoubtful => {
+                    is_doubtful = true;
+                    if let Some(doubt) = over.get_mut(&topic.name) {
+                        doubt.is_place_in_doubt = true;
+                        doubt.id = topic.known.as_ref().map(|known| known.id);
+                        doubt.id = doubt.id.filter(|_| is_by_id);
+                    }
+                }
+                Standing::Falls if learned.is_some() => fallen.push(at),
+                Standing::Falls => {
+                    let is_gone = is_by_id && asked.absent.contains(&topic.name);
+                    weighed.outcome.fall(if is_gone {
+                        UNKNOWN_TOPIC_ID
+                    } else {
+                        UNKNOWN_TOPIC_OR_PARTITION
+                    });
+                }
             }
         }
         self.weighed = weighed;
         // All of them: what stands now may be too old when the others are confirmed.
-        is_doubtful.then(|| Question::Topics(over.into_iter().collect()))
+        let doubts = is_doubtful.then(|| over.into_values().collect());
+        (doubts.unwrap_or_default(), fallen)
     }
 
-    /// `limit` is what is exceeded; `None` where it is something that no limit is needed for.
+    /// `learned` is the limit that is exceeded; `None` where it is configured, or where no limit is needed.
     fn standing(
         &self,
         topic: &TopicHandle,
-        limit: Option<&Limit>,
+        learned: Option<&Limit>,
         partition: i32,
         asked: &Asked,
     ) -> Standing {
-        let learned = limit.filter(|limit| !topic.policy.is_configured(limit));
-        let is_configured = learned.is_none();
         match topic.known.as_ref().and_then(|known| known.partitions()) {
             // Once asked, only what was read is judged by.
             Some(count) if (0..count).contains(&partition) => {
                 if asked.limits || learned.is_none_or(|limit| self.is_current(topic, limit)) {
                     Standing::Stands
                 } else {
-                    Standing::Doubtful
+                    Standing::LimitDoubtful
                 }
             }
-            _ if !asked.limits => Standing::Doubtful,
-            // The cluster was asked and has no such topic or partition. What it does not let us see may well exist,
-            // and then a configured number counts.
-            None if is_configured && asked.unseen.contains(&topic.name) => Standing::Stands,
-            None | Some(_) => Standing::Falls,
+            // No broker has such a partition.
+            _ if partition < 0 => Standing::Falls,
+            _ if !asked.limits => Standing::PlaceDoubtful,
+            // What the cluster does not let us see may well exist, and then a configured number counts.
+            _ if learned.is_none() && asked.unseen.contains(&topic.name) => Standing::Stands,
+            _ => Standing::Falls,
         }
     }
 
@@ -91,24 +153,15 @@ impl Judge {
 }
 
 impl Outcome {
-    /// A violation does not stand: a learned limit no longer counts, but a configured number does.
-    pub(super) fn fall(&mut self) {
+    /// What a rule forbids, or nobody can store, has no place at the broker: what the broker itself would say of that,
+    /// a retriable error, is said here.
+    fn fall(&mut self, error_code: i16) {
         *self = match std::mem::replace(self, Self::Pass) {
-            Self::Over(mut measured, violation)
-                if !measured.topic.policy.is_configured(&violation.limit) =>
-            {
-                match measured.topic.policy.judge_batch(&measured.facts, None) {
-                    Some(configured) => Self::Over(measured, configured),
-                    // What is inside was looked at already where it is observed only.
-                    None if !measured.also.is_empty() => {
-                        let first = measured.also.remove(0);
-                        Self::Over(measured, first)
-                    }
-                    None => Self::Within(measured),
-                }
+            Self::Over(measured, _) if measured.topic.policy.action == Action::Observe => {
+                Self::Within(measured)
             }
-            Self::Over(measured, _) => Self::Within(measured),
-            Self::NoRecords(_) => Self::Answer(UNKNOWN_TOPIC_OR_PARTITION, NOTHING_FOR_NOBODY),
+            Self::Over(..) => Self::Answer(error_code, PLACE_UNKNOWN),
+            Self::NoRecords(_) => Self::Answer(error_code, NOTHING_FOR_NOBODY),
             other => other,
         };
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::measure::with_scratch;
 use super::{Asked, Measured, Outcome, TopicHandle};
-use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, Front, front, largest_message};
+use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, Front, as_one_batch, front, largest_message};
 use crate::config::Decode;
 use crate::inspect::{
     DeepLimits, Effort, Finding, Inspection, NearGates, Over, Scratch, inspect, inspect_message_set,
@@ -29,6 +29,10 @@ const DECODE_ON_TURN_BYTES: u64 = 400 * 1024;
 
 /// Bytes that may be decompressed for one request in all: gzip takes 2.5 s.
 const DECODE_IN_ALL_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// How often a request is decoded off its session's turn: once for what is judged first, and once more for what a
+/// learned limit kept from that and then does not count.
+const MOST_DECODES: u8 = 3;
 
 /// A batch whose verdict needs a decode too long for a session's turn.
 #[derive(Debug)]
@@ -130,6 +134,8 @@ pub(super) struct Scales<'a> {
     /// Bytes that may still be decompressed on this turn.
     decode_left: u64,
     asked: &'a Asked,
+    /// What was learned of the cluster does not count.
+    by_rules_only: bool,
     long: Vec<LongDecode>,
 }
 
@@ -147,8 +153,14 @@ impl<'a> Scales<'a> {
             decode,
             decode_left: DECODE_ON_TURN_BYTES,
             asked,
+            by_rules_only: false,
             long: Vec::new(),
         }
+    }
+
+    /// From now on the broker judges by its own limits, or refuses all of the request: only what is configured counts.
+    pub(super) fn judge_by_rules_only(&mut self) {
+        self.by_rules_only = true;
     }
 
     /// What must be decoded off this turn.
@@ -176,10 +188,13 @@ impl<'a> Scales<'a> {
             return self.leave(records);
         }
         let measured = Measured::new(topic, header);
-        match topic
-            .policy
-            .judge_batch(&measured.facts, self.asked.learned(topic))
-        {
+        // Whether its transaction was begun, the broker asks before it looks at sizes, and only it knows.
+        let learned = if self.by_rules_only || header.is_transactional() {
+            None
+        } else {
+            self.asked.learned(topic)
+        };
+        match topic.policy.judge_batch(&measured.facts, learned) {
             Some(violation) => {
                 self.over_batch(measured, violation, partition_entry, records, bytes)
             }
@@ -233,8 +248,17 @@ impl<'a> Scales<'a> {
         let Ok((largest, count)) = largest_message(bytes) else {
             return Outcome::Pass;
         };
-        let header =
+        // Alone, or with the others as the one batch that the broker stores.
+        let stored_bytes = as_one_batch(bytes).map_or(0, |batch| batch.batch_bytes());
+        let mut header =
             BatchHeader::of_message(largest.wire_bytes(), largest.crc, largest.attributes, count);
+        let is_over = |bytes: u64| {
+            let limit = topic.policy.batch_limit_bytes(None);
+            limit.is_some_and(|limit| bytes > limit)
+        };
+        if is_over(stored_bytes) && stored_bytes > largest.wire_bytes() {
+            header = BatchHeader::of_message(stored_bytes, largest.crc, largest.attributes, count);
+        }
         let mut measured = Measured::new(topic, header);
         if measured.facts.codec != Some(Codec::None) {
             // How many records it wraps is not said.
@@ -260,7 +284,7 @@ impl<'a> Scales<'a> {
     ) -> Outcome {
         let policy = &measured.topic.policy;
         if policy.action == Action::Observe && !policy.inside.is_none() {
-            let seen = self.look_inside(&measured, partition_entry, records, bytes, true);
+            let (seen, _) = self.look_inside(&measured, partition_entry, records, bytes, true);
             measured.note_overs(&seen.overs, &violation);
         }
         Outcome::Over(measured, violation)
@@ -278,7 +302,8 @@ impl<'a> Scales<'a> {
         if topic.policy.inside.is_none() {
             return Outcome::Within(measured);
         }
-        let seen = self.look_inside(&measured, partition_entry, records, bytes, false);
+        let (seen, was_decoded) =
+            self.look_inside(&measured, partition_entry, records, bytes, false);
         let inspection = seen.inspection;
         measured.proof = Some(inspection.proof);
         measured.facts.uncompressed = inspection.uncompressed.or(measured.facts.uncompressed);
@@ -291,7 +316,8 @@ impl<'a> Scales<'a> {
             Finding::BadCrc => None,
             Finding::Over(over) => topic.policy.violation(&over),
             Finding::Undecodable(why) => topic.policy.unreadable(why.label()),
-            Finding::Unfinished if self.asked.decoded => {
+            // Decoded off this turn, and still not to its end; or that did not work out.
+            Finding::Unfinished if was_decoded || self.asked.decodes >= MOST_DECODES => {
                 topic.policy.unreadable("too_much_to_decode")
             }
             Finding::Unfinished => None,
@@ -313,11 +339,11 @@ impl<'a> Scales<'a> {
         records: Range<usize>,
         bytes: &[u8],
         is_over: bool,
-    ) -> Seen {
+    ) -> (Seen, bool) {
         let inspected = &self.asked.inspected;
         let known = inspected.binary_search_by_key(&partition_entry, |(entry, _)| *entry);
         if let Some((_, seen)) = known.ok().and_then(|at| inspected.get(at)) {
-            return seen.clone();
+            return (seen.clone(), true);
         }
         let policy = &measured.topic.policy;
         let look = Look {
@@ -326,14 +352,18 @@ impl<'a> Scales<'a> {
             is_over,
         };
         // `never` keeps every limit that needs a decode out of the configuration; what a header proves is still used.
-        let (header, limits) = (measured.header, policy.inside);
+        let header = measured.header;
+        let limits = DeepLimits {
+            is_rewritten: header.magic == 2 && measured.topic.is_rewritten(header.codec()),
+            ..policy.inside
+        };
         let seen = if self.decode == Decode::Never {
             see(&header, bytes, &limits, look, &mut 0)
         } else {
             see(&header, bytes, &limits, look, &mut self.decode_left)
         };
         let is_cut = seen.inspection.is_cut || seen.inspection.finding == Finding::Unfinished;
-        if is_cut && !self.asked.decoded && self.decode != Decode::Never {
+        if is_cut && self.asked.decodes < MOST_DECODES && self.decode != Decode::Never {
             self.long.push(LongDecode {
                 partition_entry,
                 records,
@@ -342,7 +372,7 @@ impl<'a> Scales<'a> {
                 look,
             });
         }
-        seen
+        (seen, false)
     }
 }
 

@@ -117,6 +117,7 @@ fn every_gate_that_is_near_is_told_of_at_once() {
         value_bytes: Some(2 * value),
         headers_bytes: Some(headers),
         ratio: None,
+        is_rewritten: false,
     };
     for &codec in Codec::ALL {
         let expected = [

@@ -73,6 +73,7 @@ fn sizes(record: &Record, index: usize) -> RecordSizes {
             .iter()
             .map(|(n, v)| n.len() as u64 + length(v.as_ref()))
             .sum(),
+        timestamp_delta: 0,
     }
 }
 
