@@ -17,8 +17,8 @@ use std::ops::ControlFlow;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use sizegate::batch::{BATCH_HEADER_BYTES, BatchHeader, walk_records};
-use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, inspect};
-use sizegate::policy::Codec;
+use sizegate::inspect::{DeepLimits, Effort, Judgement, Scratch, inspect};
+use sizegate::vocabulary::Codec;
 
 fn json_batch(codec: Codec, bytes: usize) -> Vec<u8> {
     let content: Vec<_> = (0..bytes / 1024)
@@ -152,7 +152,7 @@ fn ladder(c: &mut Criterion) {
                 let header = BatchHeader::read(&batch).unwrap();
                 let mut scratch = Scratch::new();
                 let found = inspect(&header, &batch, &limits, Effort::VERDICT, &mut scratch);
-                assert_eq!(found.finding, Finding::Within);
+                assert_eq!(found.finding, Judgement::Within);
                 let label = format!("{name} {codec} by {}", found.proof.label());
                 group.throughput(Throughput::Bytes(batch.len() as u64));
                 group.bench_function(BenchmarkId::new(label, kib), |b| {

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use sizegate::config::{self, Config, Overrides};
-use sizegate::policy::{BatchFacts, Codec, Learned, Policy, Size, Source};
+use sizegate::policy::{BatchFacts, Learned, Policy, Size};
+use sizegate::vocabulary::{Codec, Source};
 
 const RULES: usize = 10_000;
 const TOPICS: usize = 100_000;

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use prometheus::{Histogram, HistogramOpts};
-use sizegate::policy::{Codec, Gate, Limit, Source};
+use sizegate::policy::Limit;
 use sizegate::telemetry::{Known, Metrics, RefusalRecord, Refusals, SizeHistogram, TopicMetrics};
+use sizegate::vocabulary::{Codec, Gate, Source};
 
 /// The same number of buckets as ours, so that only the kind differs.
 fn float_histogram() -> Histogram {
@@ -167,7 +168,7 @@ fn refusals(c: &mut Criterion) {
         source: Source::Broker,
         rule: None,
         member: None,
-        action: sizegate::policy::Action::Reject,
+        action: sizegate::vocabulary::Action::Reject,
         error_code: 10,
         is_loop: false,
         client_id: "checkout".into(),

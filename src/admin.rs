@@ -15,10 +15,11 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::explain::{BadQuestion, Explanation, Question};
-use crate::policy::{Action, Gate, Limit, Source};
+use crate::policy::Limit;
 use crate::telemetry::{
     BatchCounts, GateCounts, LargestSizes, LastSizes, Metrics, Observed, Refusals,
 };
+use crate::vocabulary::{Action, Gate, Source};
 
 pub use families::{FamilyView, GapView, MemberView};
 pub use server::serve;
@@ -27,7 +28,7 @@ pub use status::{ControlPlaneView, ReloadView, StatusView};
 /// Answers `POST /api/v1/explain`.
 pub type Explain = dyn Fn(&Question) -> Result<Explanation, BadQuestion> + Send + Sync;
 
-/// What the server shows. Everything is asked anew for each request.
+/// What the server shows. Everything is asked again for each request.
 #[derive(Clone)]
 pub struct AdminState {
     /// `/metrics`, `/api/v1/clients` and `/api/v1/sizes`.

@@ -13,18 +13,18 @@
 
 mod checksum;
 mod cursor;
-mod front;
 mod header;
 mod message_set;
+mod prefix;
 mod record;
 mod stream;
 mod walk;
 
 pub use checksum::{Checksum, is_crc_right};
 pub use cursor::{HeaderParts, Headers, RecordCursor, RecordParts};
-pub use front::{Front, front};
 pub use header::BatchHeader;
 pub use message_set::{Message, MessageStream, as_one_batch, largest_message, messages};
+pub use prefix::{Prefix, prefix};
 pub(crate) use record::varint_bytes;
 pub use record::{
     ESTIMATE_OVERHEAD_BYTES, ESTIMATE_SURPLUS_BYTES, RecordError, RecordSizes, Rewritten,

@@ -1,4 +1,4 @@
-//! The command line: what can be asked, and the exit codes of the answers. A file per command.
+//! The command line: what can be asked, and the exit codes of the responses. A file per command.
 //!
 //! Invariant: bad usage and a bad config exit with [`USAGE`], whatever the command.
 
@@ -166,18 +166,18 @@ fn with_cluster<T>(
         .build()
         .map_err(|error| error.to_string())?;
     runtime.block_on(async {
-        let mut answer = std::pin::pin!(ask(&cluster, &commands));
-        if let Ok(answer) = tokio::time::timeout(SILENCE, &mut answer).await {
-            return answer;
+        let mut response = std::pin::pin!(ask(&cluster, &commands));
+        if let Ok(response) = tokio::time::timeout(SILENCE, &mut response).await {
+            return response;
         }
         let servers = config.cluster.bootstrap_servers.iter();
         let servers: Vec<String> = servers.map(ToString::to_string).collect();
         eprintln!("sizegate: waiting for {}", servers.join(","));
-        answer.await
+        response.await
     })
 }
 
-/// Writes to standard output; where that fails the process ends with [`FAILED`], whatever the answer was: nobody has
+/// Writes to standard output; where that fails the process ends with [`FAILED`], whatever the response was: nobody has
 /// it. A reader that went away (`| head`) is no error.
 fn print(text: &str) {
     let mut out = std::io::stdout().lock();
@@ -190,7 +190,7 @@ fn print(text: &str) {
     }
 }
 
-/// The exit code of an answer that could not be written.
+/// The exit code of a response that could not be written.
 fn cannot_print(error: &std::io::Error) -> ExitCode {
     if error.kind() == ErrorKind::BrokenPipe {
         return ExitCode::from(FINE);

@@ -7,21 +7,21 @@
 //! bears the moment of the request that brought it.
 
 mod alter;
-mod answers;
 mod call_error;
+mod control_plane;
 mod describe;
-mod desk;
 mod frame;
 mod limits;
 mod link;
+mod lookups;
 mod poll;
 mod registry;
+mod responses;
 mod sasl;
 mod scram;
 #[cfg(test)]
 mod scripted;
 mod shape;
-mod shared;
 mod status;
 mod survey;
 #[cfg(test)]
@@ -44,16 +44,16 @@ use crate::net::Connector;
 
 pub use alter::{Alteration, NotAltered};
 pub use call_error::CallError;
-pub use limits::{CompressionType, Learned, LearnedLimit, Origin};
+pub use limits::{CompressionType, LearnedLimit, Origin, TopicLimit};
 pub use link::Link;
 pub use registry::Node;
 pub use status::Status;
 pub use survey::Wanted;
 pub use topic::Topic;
 
-use desk::{Ask, Reply, Unanswered};
-use registry::{Key, Sighting, Word};
-use shared::Shared;
+use control_plane::ControlPlane;
+use lookups::{Query, Reply, Unanswered};
+use registry::{Key, TopicSeen, Word};
 
 /// How long a question on demand may take, connecting included: a busy broker takes seconds for a first connection
 /// with SASL. A client that waits behind it gives a request 30 s (`request.timeout.ms`).
@@ -77,11 +77,11 @@ const MAX_NAME_BYTES: usize = 249;
 pub struct Cluster(Arc<Inner>);
 
 struct Inner {
-    shared: Arc<Shared>,
-    asks: mpsc::Sender<Ask>,
+    shared: Arc<ControlPlane>,
+    queries: mpsc::Sender<Query>,
     outdated: mpsc::Sender<Outdated>,
     /// Taken by [`Cluster::run`].
-    queues: Mutex<Option<(mpsc::Receiver<Ask>, mpsc::Receiver<Outdated>)>>,
+    queues: Mutex<Option<(mpsc::Receiver<Query>, mpsc::Receiver<Outdated>)>>,
 }
 
 /// A topic whose limits a broker knows better, and that broker.
@@ -118,7 +118,7 @@ pub enum LimitsUnread {
     /// Our principal lacks DescribeConfigs on it.
     #[error("the proxy may not describe the topic's configs")]
     Forbidden,
-    /// The topic is gone, or was created again: look it up anew.
+    /// The topic is gone, or was created again: look it up again.
     #[error("the topic is gone")]
     Gone,
 }
@@ -127,11 +127,11 @@ impl Cluster {
     /// Knows nothing yet; connects nowhere before [`Cluster::run`].
     pub fn new(config: &Config, connector: Connector) -> Self {
         limits::start_clock();
-        let (asks, queue) = mpsc::channel(ASKS);
+        let (queries, queue) = mpsc::channel(ASKS);
         let (outdated, relearned) = mpsc::channel(RELEARNED);
         Self(Arc::new(Inner {
-            shared: Arc::new(Shared::new(config, connector)),
-            asks,
+            shared: Arc::new(ControlPlane::new(config, connector)),
+            queries,
             outdated,
             queues: Mutex::new(Some((queue, relearned))),
         }))
@@ -198,7 +198,7 @@ impl Cluster {
         Some(node.address.clone())
     }
 
-    /// A broker's answer to a client named this node.
+    /// A broker's response to a client named this node.
     pub fn learn_node(&self, node_id: i32, address: HostPort) {
         let shared = &self.0.shared;
         if shared.registry.learn_node(node_id, address) {
@@ -206,16 +206,16 @@ impl Cluster {
         }
     }
 
-    /// A broker's Metadata answer to a client named this topic. Without credentials of our own it is the only way
+    /// A broker's Metadata response to a client named this topic. Without credentials of our own it is the only way
     /// to learn a topic's id.
     pub fn learn_topic(&self, name: &str, id: Uuid, is_internal: bool, partitions: i32) {
-        let sighting = Sighting {
+        let observation = TopicSeen {
             name,
             id,
             is_internal,
             partitions: Some(partitions),
         };
-        self.0.shared.registry.hear(&sighting, Instant::now());
+        self.0.shared.registry.hear(&observation, Instant::now());
     }
 
     /// [`Cluster::node_address`], asking Metadata first where the node is not known. At most [`ASK_DEADLINE`].
@@ -255,7 +255,7 @@ impl Cluster {
         self.find_topic_at(TopicName::Id(id), None).await
     }
 
-    /// As [`Cluster::find_topic`], asking `node_id`, the broker that a session talks to; `None` asks any.
+    /// As [`Cluster::find_topic`], asking `node_id`, the broker that a session talks to; `None` queries any.
     pub async fn find_topic_at(&self, topic: TopicName<'_>, node_id: Option<i32>) -> Lookup {
         if let Some(topic) = self.known(topic) {
             return Lookup::Found(topic);
@@ -315,7 +315,7 @@ impl Cluster {
         topic: &Topic,
         node_id: Option<i32>,
         max_age: Duration,
-    ) -> Option<Learned> {
+    ) -> Option<TopicLimit> {
         let registry = &self.0.shared.registry;
         registry.limits(topic, node_id, since(max_age))
     }
@@ -330,7 +330,7 @@ impl Cluster {
         topic: &Arc<Topic>,
         node_id: Option<i32>,
         max_age: Duration,
-    ) -> Result<Learned, LimitsUnread> {
+    ) -> Result<TopicLimit, LimitsUnread> {
         if topic.is_retired() {
             return Err(LimitsUnread::Gone);
         }
@@ -338,15 +338,15 @@ impl Cluster {
             return Ok(learned);
         }
         let since = since(max_age);
-        let answer = self
-            .ask(|reply| Ask::Limits {
+        let response = self
+            .ask(|reply| Query::Limits {
                 topic: Arc::clone(topic),
                 node_id,
                 since,
                 reply,
             })
             .await;
-        match answer {
+        match response {
             // A node whose address is not known was not asked: another's word is the best there is.
             Ok(()) => self
                 .0
@@ -415,11 +415,11 @@ impl Cluster {
         since: Option<Instant>,
     ) -> Result<Word, Unanswered> {
         let shared = &self.0.shared;
-        let node_id = shared.desk_of(node_id);
+        let node_id = shared.queue_of(node_id);
         if let Some(word) = shared.found(node_id, &key, since) {
             return Ok(word);
         }
-        self.ask(|reply| Ask::Find {
+        self.ask(|reply| Query::Find {
             key,
             node_id,
             since,
@@ -428,11 +428,11 @@ impl Cluster {
         .await
     }
 
-    async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unanswered> {
-        let (reply, answer) = oneshot::channel();
+    async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Query) -> Result<T, Unanswered> {
+        let (reply, response) = oneshot::channel();
         let asked = async {
-            self.0.asks.send(ask(reply)).await.ok()?;
-            answer.await.ok()
+            self.0.queries.send(ask(reply)).await.ok()?;
+            response.await.ok()
         };
         match tokio::time::timeout(ASK_DEADLINE, asked).await {
             Ok(Some(result)) => result,
@@ -447,23 +447,26 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Hands each question to the desk of the broker it is for.
-async fn dispatch(shared: Arc<Shared>, mut asks: mpsc::Receiver<Ask>) {
-    let mut desks: HashMap<Option<i32>, mpsc::Sender<Ask>> = HashMap::new();
+/// Hands each question to the lookup queue of the broker it is for.
+async fn dispatch(shared: Arc<ControlPlane>, mut queries: mpsc::Receiver<Query>) {
+    let mut lookup_queues: HashMap<Option<i32>, mpsc::Sender<Query>> = HashMap::new();
     let mut tasks = JoinSet::new();
-    while let Some(ask) = asks.recv().await {
+    while let Some(ask) = queries.recv().await {
         // One that panicked answers nobody: another takes its place.
-        let node_id = shared.desk_of(ask.node_id());
-        if desks.get(&node_id).is_some_and(mpsc::Sender::is_closed) {
-            desks.remove(&node_id);
+        let node_id = shared.queue_of(ask.node_id());
+        if lookup_queues
+            .get(&node_id)
+            .is_some_and(mpsc::Sender::is_closed)
+        {
+            lookup_queues.remove(&node_id);
         }
-        let desk = desks.entry(node_id).or_insert_with(|| {
-            let (desk, asks) = mpsc::channel(ASKS);
-            tasks.spawn(desk::serve(Arc::clone(&shared), node_id, asks));
-            desk
+        let lookup_queue = lookup_queues.entry(node_id).or_insert_with(|| {
+            let (lookup_queue, queries) = mpsc::channel(ASKS);
+            tasks.spawn(lookups::serve(Arc::clone(&shared), node_id, queries));
+            lookup_queue
         });
         if let Err(mpsc::error::TrySendError::Full(ask) | mpsc::error::TrySendError::Closed(ask)) =
-            desk.try_send(ask)
+            lookup_queue.try_send(ask)
         {
             ask.fail(Unanswered::Unreachable);
         }

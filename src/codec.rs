@@ -29,9 +29,9 @@ mod zstd;
 use std::fmt;
 use std::ops::ControlFlow;
 
-use crate::policy::Codec;
+use crate::vocabulary::Codec;
 
-pub use bound::{Bound, scan_cost_bytes, scanned_bound, upper_bound};
+pub use bound::{UpperBound, scan_cost_bytes, scanned_bound, upper_bound};
 pub use encode::{EncodeError, Encoder, Encoding};
 
 /// Bytes of the buffer that gzip and zstd decode into: what `ZSTD_DStreamOutSize` recommends.
@@ -257,7 +257,7 @@ impl<O: Output> Tap<'_, O> {
     }
 }
 
-/// Bytes to read from the front, in the ways the formats need.
+/// Bytes to read from the prefix, in the ways the formats need.
 #[derive(Clone, Copy)]
 struct Input<'a> {
     rest: &'a [u8],

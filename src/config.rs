@@ -41,7 +41,7 @@ pub(crate) use scalars::{any_size, duration, size, size_text};
 pub use topics::MAIN;
 pub use variables::unknown_variables;
 
-use crate::policy::{Action, ErrorCode, Gate, labelled};
+use crate::vocabulary::{Action, ErrorCode, Gate, labelled};
 
 /// Reads the configuration: defaults, under the file at `path` (if any), under the environment
 /// (`SIZEGATE__LISTENER__BIND`, comma-separated lists), under the command line.

@@ -15,14 +15,15 @@ use serde::{Deserialize, Serialize};
 
 pub use checks::{Check, Outcome, Party};
 pub use limits::{Candidate, GateLimit, Role};
-pub use record::RecordSizes;
+pub use record::EstimatedRecord;
 pub use triage::{Advice, State};
 
-pub use crate::policy::DEFAULT_MAX_REQUEST_SIZE;
+pub use crate::vocabulary::DEFAULT_MAX_REQUEST_SIZE;
 
 use crate::config::Config;
 use crate::findings::{BrokerFacts, TopicFacts, Unseen};
-use crate::policy::{Action, Library, Policy};
+use crate::policy::{Library, Policy};
+use crate::vocabulary::Action;
 
 /// What is asked: a topic, and the sizes of a record; without sizes only the limits are explained.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -142,7 +143,7 @@ impl Question {
 }
 
 /// What is known to answer with.
-pub struct Ground<'a> {
+pub struct Facts<'a> {
     /// The configuration.
     pub config: &'a Config,
     /// Compiled from it, with its families.
@@ -157,7 +158,7 @@ pub struct Ground<'a> {
     pub unseen: Vec<Unseen>,
 }
 
-/// The answer.
+/// The response.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
     /// The topic.
@@ -171,14 +172,14 @@ pub struct Explanation {
     /// The limits in force, each with what it was chosen from.
     pub limits: Vec<GateLimit>,
     /// The record, in all sizes that anyone compares.
-    pub record: Option<RecordSizes>,
+    pub record: Option<EstimatedRecord>,
     /// Who compares what, in the order of the record's way.
     pub checks: Vec<Check>,
     /// Nobody refuses it; `None` without sizes.
     pub passes: Option<bool>,
     /// Who refuses it first.
     pub refused_by: Option<Party>,
-    /// The answer in a sentence or two; empty without sizes.
+    /// The response in a sentence or two; empty without sizes.
     pub verdict: String,
     /// What to do, in the order of triage.
     pub remedy: Vec<Advice>,
@@ -190,11 +191,11 @@ pub struct Explanation {
 ///
 /// # Errors
 /// The sizes are impossible.
-pub fn explain(question: &Question, ground: &Ground<'_>) -> Result<Explanation, BadQuestion> {
+pub fn explain(question: &Question, ground: &Facts<'_>) -> Result<Explanation, BadQuestion> {
     question.check()?;
     let policy = ground.policy.for_topic(&question.topic);
     let limits = limits::in_force(question, ground, &policy);
-    let record = question.has_sizes().then(|| RecordSizes::of(question));
+    let record = question.has_sizes().then(|| EstimatedRecord::of(question));
     let checks = record
         .as_ref()
         .map(|record| checks::on_the_way(question, ground, &policy, &limits, record))

@@ -26,7 +26,8 @@ pub use facts::{BrokerFacts, ClusterFacts, Setting, SettingSource, Step, TopicFa
 pub use ignored::{Acknowledged, acknowledge};
 
 use crate::config::Config;
-use crate::policy::{Learned, Limit, Policy, TopicPolicy, labelled};
+use crate::policy::{Learned, Limit, Policy, TopicPolicy};
+use crate::vocabulary::labelled;
 
 /// Key of a topic's own limit.
 pub const MAX_MESSAGE_BYTES: &str = "max.message.bytes";

@@ -1,7 +1,7 @@
 //! From one batch and the limits inside it to measures and a finding. Pure: no I/O, no clock, no tokio.
 //!
 //! [`inspect`] climbs a ladder and stops at the first rung that decides: what the header says ([`Proof::Header`]),
-//! what the compressed payload's headers or its bare symbols allow ([`Proof::Bound`]), a walk over lengths ([`Proof::Walk`]), a decode
+//! what the compressed payload's headers or its bare symbols allow ([`Proof::UpperBound`]), a walk over lengths ([`Proof::Walk`]), a decode
 //! as a stream ([`Proof::Decode`]). Invariants: a size called exact was measured to its end; nothing passes a limit
 //! because it could not be read; a batch whose checksum is wrong is never refused (the broker judges it).
 #![deny(
@@ -24,7 +24,8 @@ use std::ops::ControlFlow;
 
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordError, is_crc_right, walk_records};
 use crate::codec::{DecodeError, Decoders};
-use crate::policy::{Codec, Gate, RecordAt, Size};
+use crate::policy::{RecordAt, Size};
+use crate::vocabulary::{Codec, Gate};
 
 pub use effort::{Effort, decode_time, expected_decode_bytes};
 pub use limits::DeepLimits;
@@ -41,7 +42,7 @@ pub enum Proof {
     /// The batch's own header.
     Header,
     /// The headers of the compressed payload, or its symbols without what they stand for.
-    Bound,
+    UpperBound,
     /// A walk over the lengths of uncompressed records.
     Walk,
     /// Decompressing.
@@ -53,7 +54,7 @@ impl Proof {
     pub const fn label(self) -> &'static str {
         match self {
             Self::Header => "header",
-            Self::Bound => "bound",
+            Self::UpperBound => "bound",
             Self::Walk => "walk",
             Self::Decode => "decode",
         }
@@ -103,7 +104,7 @@ pub struct Over {
 
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finding {
+pub enum Judgement {
     /// No limit is exceeded.
     Within,
     /// A limit is exceeded.
@@ -120,10 +121,10 @@ pub enum Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inspection {
     /// Over, within, or neither.
-    pub finding: Finding,
+    pub finding: Judgement,
     /// What sufficed for the finding; a decode that was only made for measures does not count.
     pub proof: Proof,
-    /// 61 + records after decompression. From [`Proof::Bound`] it is exact only for a batch that the broker
+    /// 61 + records after decompression. From [`Proof::UpperBound`] it is exact only for a batch that the broker
     /// accepts: the payload declares it, and its decoder refuses to miss it.
     pub uncompressed: Option<Size>,
     /// Records counted, where all were.
@@ -144,7 +145,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    const fn new(finding: Finding, proof: Proof) -> Self {
+    const fn new(finding: Judgement, proof: Proof) -> Self {
         Self {
             finding,
             proof,
@@ -225,10 +226,10 @@ fn inspect_more(
         scratch.sizes.clear();
     }
     match inspection.finding {
-        Finding::Over(_) | Finding::Undecodable(_) if !is_crc_right(header, batch) => {
+        Judgement::Over(_) | Judgement::Undecodable(_) if !is_crc_right(header, batch) => {
             scratch.sizes.clear();
             scratch.overs.clear();
-            Inspection::new(Finding::BadCrc, inspection.proof)
+            Inspection::new(Judgement::BadCrc, inspection.proof)
         }
         _ => inspection,
     }
@@ -244,7 +245,7 @@ fn look(
     let wire_bytes = header.wire_bytes();
     let is_free = limits.is_none();
     if is_free && !effort.measures() {
-        let inspection = Inspection::new(Finding::Within, Proof::Header);
+        let inspection = Inspection::new(Judgement::Within, Proof::Header);
         return match header.codec() {
             Some(Codec::None) => inspection.measured(Size::Exact(wire_bytes)),
             _ => inspection,
@@ -256,9 +257,9 @@ fn look(
     let unreadable = |why| {
         Inspection::new(
             if is_free {
-                Finding::Within
+                Judgement::Within
             } else {
-                Finding::Undecodable(why)
+                Judgement::Undecodable(why)
             },
             Proof::Header,
         )
@@ -287,7 +288,7 @@ fn look_at_plain(
     let uncompressed = (records.len() as u64).saturating_add(BATCH_HEADER_BYTES as u64);
     let over = ceilings.batch_over(Size::Exact(uncompressed));
     let is_decided = over.is_some() || ceilings.hold(uncompressed);
-    let finding = over.map_or(Finding::Within, Finding::Over);
+    let finding = over.map_or(Judgement::Within, Judgement::Over);
     let size = Size::Exact(uncompressed);
     let decided = Inspection {
         near: ceilings.batch_near(size),
@@ -303,7 +304,7 @@ fn look_at_plain(
             decided
         } else {
             Inspection {
-                finding: Finding::Undecodable(Undecodable::RecordCount),
+                finding: Judgement::Undecodable(Undecodable::RecordCount),
                 ..decided
             }
         };
@@ -321,9 +322,9 @@ fn look_at_plain(
         overs.extend(ceilings.batch_overs(size));
     }
     let finding = match (tally.over.or_else(|| ceilings.batch_over(size)), walked) {
-        (Some(over), _) => Finding::Over(over),
-        (None, Err(error)) if !is_decided => Finding::Undecodable(Undecodable::Records(error)),
-        (None, _) => Finding::Within,
+        (Some(over), _) => Judgement::Over(over),
+        (None, Err(error)) if !is_decided => Judgement::Undecodable(Undecodable::Records(error)),
+        (None, _) => Judgement::Within,
     };
     Inspection {
         finding,

@@ -20,4 +20,5 @@ pub mod proxy;
 pub mod run;
 pub mod telemetry;
 pub mod version;
+pub mod vocabulary;
 pub mod wire;

@@ -14,6 +14,6 @@ mod tls;
 
 pub use connector::{Acceptor, Connector, NotAccepted};
 pub use own::Own;
-pub use reasons::{Peer, explained, tls_reason};
+pub use reasons::{Side, explained, tls_reason};
 pub use stream::Stream;
 pub use tls::TlsConfigError;

@@ -19,11 +19,10 @@ mod refusal;
 mod rules;
 mod stuck;
 mod violation;
-mod words;
 
 pub use clients::{Client, ClientRules};
 pub use library::Library;
-pub use linger::{Arrival, LingerWatch, Sent, Suspect};
+pub use linger::{Arrival, LingerWatch, SentBatch, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
 pub(crate) use refusal::{batch_of, grouped};
@@ -31,5 +30,3 @@ pub(crate) use rules::LIMITS;
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use stuck::{Consumer, LARGE_BYTES, LargeServed, Pass, StuckWatch, Visits};
 pub use violation::{BatchFacts, Limit, MemberLimit, RecordAt, Size, Violation};
-pub(crate) use words::labelled;
-pub use words::{Action, BATCHING_BYTES, Codec, DEFAULT_MAX_REQUEST_SIZE, ErrorCode, Gate, Source};

@@ -3,18 +3,18 @@
 //! One task per session and no channel in the data path. This module never looks into a peer's bytes itself:
 //! `wire` does.
 
-mod book;
+mod advertised;
 mod budget;
 mod closed;
 mod fetches;
-mod ledger;
+mod in_flight;
 mod listener;
-mod outbox;
 mod oversized;
 mod report;
 mod session;
 mod topics;
 mod verdict;
+mod write_queue;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 
-pub use book::Book;
+pub use advertised::Advertised;
 pub use budget::Budget;
-pub use listener::{Bound, Listeners};
+pub use listener::{BoundSockets, Listeners};
 
 use crate::cluster::Cluster;
 use crate::config::{Decode, HostPort};
@@ -50,7 +50,7 @@ pub struct Shared {
     /// Accepts clients.
     pub acceptor: Acceptor,
     /// What clients are told instead of brokers' addresses.
-    pub book: Book,
+    pub advertised: Advertised,
     /// Bytes that may be held.
     pub budget: Arc<Budget>,
     /// Counters and histograms.

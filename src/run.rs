@@ -30,18 +30,18 @@ use crate::config::{Config, Overrides, OwnAddresses};
 use crate::findings::Commands;
 use crate::net::{Acceptor, Connector, Own};
 use crate::policy::{Policy, StuckWatch};
-use crate::proxy::{Book, Bound, Budget, Listeners, Shared};
+use crate::proxy::{Advertised, BoundSockets, Budget, Listeners, Shared};
 use crate::telemetry::log::{CloseLog, LevelHandle, RefusalLog};
 use crate::telemetry::{Known, Metrics};
 
-/// How long the last log lines and answers of the admin server are waited for: with the drain's 25 s it stays within
+/// How long the last log lines and responses of the admin server are waited for: with the drain's 25 s it stays within
 /// Kubernetes' 30 s.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What the command line says beside the configuration.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// How long answers in flight are waited for after SIGTERM.
+    /// How long responses in flight are waited for after SIGTERM.
     pub drain_timeout: Duration,
     /// Worker threads; `None` is one per core.
     pub workers: Option<usize>,
@@ -72,7 +72,7 @@ pub fn run(config: Config, options: RunOptions) -> Result<(), StartError> {
     let workers = start_workers(options.workers)?;
     let main = Builder::new_current_thread().enable_all().build()?;
     let ended = main.block_on(serve(config, options, workers));
-    // What still computes, a reload or an answer of the admin server, is nobody's any more.
+    // What still computes, a reload or a response of the admin server, is nobody's any more.
     main.shutdown_background();
     ended
 }
@@ -105,7 +105,7 @@ async fn serve(
     chores.spawn(Arc::new(live).follow(shutdown.clone()));
     chores.spawn(summarise(Arc::clone(&shared), shutdown.clone()));
     start_control_plane(Arc::clone(&shared), shutdown.clone())?;
-    let bound = Bound {
+    let bound = BoundSockets {
         workers,
         sessions: sessions.clone(),
         shutdown: accepting.clone(),
@@ -167,7 +167,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         .map_err(|e| in_words(&e))?;
     let shared = Arc::new(Shared {
         policy: ArcSwap::from_pointee(policy),
-        book: Book::new(config.listener.advertise.clone(), cluster.clone()),
+        advertised: Advertised::new(config.listener.advertise.clone(), cluster.clone()),
         cluster,
         bootstrap_servers: config.cluster.bootstrap_servers.clone(),
         connector,
@@ -210,7 +210,7 @@ async fn summarise(shared: Arc<Shared>, shutdown: CancellationToken) {
 
 /// Work that takes long, away from this thread: others wait for what else it does. `None`: it failed, which was logged
 /// by the panic itself.
-async fn aside<S, T>(state: &Arc<S>, work: impl FnOnce(&S) -> T + Send + 'static) -> Option<T>
+async fn off_thread<S, T>(state: &Arc<S>, work: impl FnOnce(&S) -> T + Send + 'static) -> Option<T>
 where
     S: Send + Sync + 'static,
     T: Send + 'static,

@@ -4,29 +4,29 @@
 //! with what clients send (topics, software names, refusals and repeated log lines are all bounded); no record
 //! content and no key ever gets here.
 
-mod cells;
 mod clients;
+mod counters;
 mod families;
 mod kafka_names;
 pub mod log;
 mod metrics;
+mod observations;
 mod observed;
 mod refusals;
-mod sightings;
 mod text;
 mod timestamp;
 mod topic;
 
-pub use cells::{Counter, SizeBucket, SizeDistribution, SizeHistogram, TimeHistogram};
 pub use clients::{ClientConnection, ClientView, Clients};
+pub use counters::{Counter, SizeBucket, SizeDistribution, SizeHistogram, TimeHistogram};
 pub use families::{FamilyFit, Known};
 pub use kafka_names::{api_name, error_name};
 pub use metrics::Metrics;
+pub use observations::{Observation, Observations, Seen};
 pub use observed::{
-    FetchSetting, Lingering, OVERSIZED_NOTE, Observed, Oversized, Peer, Stuck, stuck_note,
+    FetchSetting, Lingering, OVERSIZED_NOTE, Observed, OversizedFetch, Peer, Stuck, stuck_note,
 };
 pub use refusals::{BrokerRefusal, RefusalQuery, RefusalRecord, Refusals, Refused};
-pub use sightings::{Seen, Sighting, Sightings};
 pub use timestamp::rfc3339;
 pub use topic::{
     BatchCounts, CodecMetrics, GateCounts, LargestSizes, LastSizes, OTHER, TopicMetrics,

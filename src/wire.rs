@@ -17,7 +17,7 @@ pub mod api_versions;
 pub mod consumer;
 pub mod fetch;
 pub mod produce;
-pub mod produce_answer;
+pub mod produce_response;
 mod reader;
 pub mod record_batch;
 pub mod sasl;

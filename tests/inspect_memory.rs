@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use sizegate::batch::BatchHeader;
 use sizegate::inspect::{DeepLimits, Effort, Scratch, inspect};
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 use make::{COMPRESSED, XERIAL_HEADER, batch, batch_of, noise, text, value};
 

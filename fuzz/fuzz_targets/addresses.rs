@@ -1,4 +1,4 @@
-//! Answers that carry addresses: whatever a broker sends, nothing but an answer or an error comes out, and a tail
+//! Responses that carry addresses: whatever a broker sends, nothing but a response or an error comes out, and a tail
 //! keeps its length.
 #![no_main]
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use sizegate::codec::{Decoders, End, Output, scanned_bound, upper_bound};
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 const CAP_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -36,7 +36,7 @@ pub fn decode(codec: Codec, payload: &[u8]) {
             assert!(bytes <= bound.at_most, "{bytes} {bound:?}");
             assert!(!bound.is_exact || bytes == bound.at_most, "{bytes} {bound:?}");
         }
-        // Asked for no more than there is, a scan leaves nothing to guess.
+        // RequestVisitor for no more than there is, a scan leaves nothing to guess.
         if let Some(bound) = scanned_bound(codec, payload, bytes) {
             assert_eq!(bound.at_most, bytes);
         }

@@ -4,6 +4,6 @@
 mod codec;
 
 use libfuzzer_sys::fuzz_target;
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 fuzz_target!(|payload: &[u8]| codec::decode(Codec::Gzip, payload));

@@ -1,11 +1,11 @@
-//! Fetch requests and answers: the same is seen in whatever pieces they come, whatever they hold, and sizes are never
+//! Fetch requests and responses: the same is seen in whatever pieces they come, whatever they hold, and sizes are never
 //! more than what was sent.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sizegate::wire::fetch::{Ask, Asked, FetchAnswer, FetchRequest, Served};
+use sizegate::wire::fetch::{PartitionRequest, RequestVisitor, ResponseReader, RequestReader, ResponseVisitor};
 use sizegate::wire::produce::TopicKey;
-use sizegate::wire::walk::{FETCH_ANSWER, SHARE_FETCH_ANSWER, Walker};
+use sizegate::wire::walk::{FETCH_RESPONSE, SHARE_FETCH_RESPONSE, Walker};
 
 #[derive(Default, PartialEq, Debug)]
 struct Told {
@@ -13,7 +13,7 @@ struct Told {
     batch_bytes: u64,
 }
 
-impl Asked for Told {
+impl RequestVisitor for Told {
     fn client_id(&mut self, client_id: Option<&[u8]>) {
         self.lines.push(format!("{client_id:?}"));
     }
@@ -22,12 +22,12 @@ impl Asked for Told {
         self.lines.push(format!("{max_bytes} {starts_anew}"));
     }
 
-    fn partition(&mut self, topic: TopicKey<'_>, ask: Ask) {
+    fn partition(&mut self, topic: TopicKey<'_>, ask: PartitionRequest) {
         self.lines.push(format!("{topic:?} {ask:?}"));
     }
 }
 
-impl Served for Told {
+impl ResponseVisitor for Told {
     fn topic(&mut self, topic: TopicKey<'_>) {
         self.lines.push(format!("{topic:?}"));
     }
@@ -42,18 +42,18 @@ impl Served for Told {
 }
 
 fn request(bytes: &[u8], version: i16, size: usize) -> (Told, bool) {
-    let (mut reader, mut told) = (FetchRequest::new(version, bytes.len()), Told::default());
+    let (mut reader, mut told) = (RequestReader::new(version, bytes.len()), Told::default());
     let is_sound = bytes.chunks(size).all(|piece| reader.read(piece, &mut told).is_ok());
     (told, is_sound)
 }
 
-fn answer(bytes: &[u8], version: i16, size: usize, is_shared: bool) -> (Told, bool) {
-    let message = if is_shared { &SHARE_FETCH_ANSWER } else { &FETCH_ANSWER };
-    let (mut answer, mut told) = (FetchAnswer::default(), Told::default());
+fn response(bytes: &[u8], version: i16, size: usize, is_shared: bool) -> (Told, bool) {
+    let message = if is_shared { &SHARE_FETCH_RESPONSE } else { &FETCH_RESPONSE };
+    let (mut response, mut told) = (ResponseReader::default(), Told::default());
     let mut walker = Walker::new(message, version, bytes.len() as u64);
     let is_sound = bytes
         .chunks(size)
-        .all(|piece| walker.is_at_tail() || walker.advance(piece, &mut answer.seen_by(&mut told)).is_ok());
+        .all(|piece| walker.is_at_tail() || walker.advance(piece, &mut response.seen_by(&mut told)).is_ok());
     (told, is_sound)
 }
 
@@ -64,8 +64,8 @@ fuzz_target!(|input: (u8, u8, u8, &[u8])| {
     let (in_one, in_pieces) = match which % 3 {
         0 => (request(bytes, version, whole), request(bytes, version, size)),
         kind => (
-            answer(bytes, version, whole, kind == 1),
-            answer(bytes, version, size, kind == 1),
+            response(bytes, version, whole, kind == 1),
+            response(bytes, version, size, kind == 1),
         ),
     };
     assert_eq!(in_one, in_pieces);

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sizegate::batch::BatchHeader;
-use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, expected_decode_bytes, inspect};
+use sizegate::inspect::{DeepLimits, Effort, Judgement, Scratch, expected_decode_bytes, inspect};
 use sizegate::policy::Size;
 
 const MOST_DECODED: u64 = 8 * 1024 * 1024;
@@ -24,7 +24,7 @@ fuzz_target!(|input: (u16, &[u8])| {
     let mut scratch = Scratch::new();
     expected_decode_bytes(&header, &batch, &limits, Effort::VERDICT);
     let measured = inspect(&header, &batch, &DeepLimits::NONE, Effort::MEASURES.decode_at_most(MOST_DECODED), &mut scratch);
-    assert_eq!(measured.finding, Finding::Within);
+    assert_eq!(measured.finding, Judgement::Within);
     if let (Some(records), Some(Size::Exact(size))) = (measured.records, measured.uncompressed) {
         let sizes = scratch.sizes().record_bytes;
         assert_eq!(sizes.count(), records);
@@ -32,14 +32,14 @@ fuzz_target!(|input: (u16, &[u8])| {
     }
     let judged = inspect(&header, &batch, &limits, Effort::VERDICT, &mut scratch);
     match judged.finding {
-        Finding::Over(over) => assert!(over.size.bytes() > over.limit_bytes),
-        Finding::BadCrc | Finding::Unfinished => panic!("{judged:?}"),
-        Finding::Within | Finding::Undecodable(_) => {}
+        Judgement::Over(over) => assert!(over.size.bytes() > over.limit_bytes),
+        Judgement::BadCrc | Judgement::Unfinished => panic!("{judged:?}"),
+        Judgement::Within | Judgement::Undecodable(_) => {}
     }
     if let (Some(Size::Exact(size)), Some(largest)) = (measured.uncompressed, measured.largest) {
         let is_over = size > 1 << 20 || Some(largest.record_bytes) > limit;
         assert!(
-            !is_over || matches!(judged.finding, Finding::Over(_)),
+            !is_over || matches!(judged.finding, Judgement::Over(_)),
             "{measured:?} {judged:?}"
         );
     }

@@ -20,8 +20,8 @@ impl Visitor for Seen {
 fuzz_target!(|input: (u8, u8, u8, &[u8])| {
     let (which, version, step, bytes) = input;
     let message = match which % 3 {
-        0 => &walk::FETCH_ANSWER,
-        1 => &walk::SHARE_FETCH_ANSWER,
+        0 => &walk::FETCH_RESPONSE,
+        1 => &walk::SHARE_FETCH_RESPONSE,
         2 => &walk::METADATA_TOPICS,
         _ => &walk::PRODUCE_REQUEST,
     };

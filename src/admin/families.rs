@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::policy::Gate;
 use crate::policy::families::{Alignment, Gap, Holder, MemberKind, Membership};
+use crate::vocabulary::Gate;
 
 /// One family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

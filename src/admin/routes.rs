@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::{AdminState, exposition, page};
 use crate::explain::{BadQuestion, Question};
-use crate::policy::Gate;
 use crate::telemetry::RefusalQuery;
+use crate::vocabulary::Gate;
 
-/// For browsers, with every answer but the page: nothing is run, loaded or framed.
+/// For browsers, with every response but the page: nothing is run, loaded or framed.
 const RUN_NOTHING: &str =
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -137,9 +137,9 @@ async fn metrics(State(state): State<AdminState>, headers: HeaderMap) -> Respons
 }
 
 /// A query's parameters; one that is wrong is answered as JSON, like everything under `/api/v1/`.
-struct Asked<T>(T);
+struct RefusalParams<T>(T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for RefusalParams<T> {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
@@ -156,7 +156,10 @@ struct TopicsQuery {
     topic: Option<String>,
 }
 
-async fn topics(State(state): State<AdminState>, Asked(query): Asked<TopicsQuery>) -> Response {
+async fn topics(
+    State(state): State<AdminState>,
+    RefusalParams(query): RefusalParams<TopicsQuery>,
+) -> Response {
     let wanted = query.topic.filter(|topic| !topic.is_empty());
     let body = blocking(move || {
         let mut topics = (state.topics)();
@@ -174,7 +177,10 @@ struct SizesQuery {
 }
 
 /// The distributions of one topic's sizes by gate; none for a topic that was not produced to through here.
-async fn sizes(State(state): State<AdminState>, Asked(query): Asked<SizesQuery>) -> Json<Value> {
+async fn sizes(
+    State(state): State<AdminState>,
+    RefusalParams(query): RefusalParams<SizesQuery>,
+) -> Json<Value> {
     let sizes = state.metrics.known_topic(&query.topic).map(|topic| {
         json!({
             "batch": topic.wire_bytes.distribution(),
@@ -217,7 +223,10 @@ impl RefusalsQuery {
     }
 }
 
-async fn refusals(State(state): State<AdminState>, Asked(query): Asked<RefusalsQuery>) -> Response {
+async fn refusals(
+    State(state): State<AdminState>,
+    RefusalParams(query): RefusalParams<RefusalsQuery>,
+) -> Response {
     match query.understood() {
         Ok(query) => {
             let body = blocking(move || {

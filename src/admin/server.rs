@@ -28,10 +28,10 @@ use super::routes::{is_health_check, router};
 /// Connections at once: each holds a socket, and until its request is here at most [`HEAD_BYTES`].
 const CONNECTIONS: usize = 64;
 /// Answers at once, but for health checks: each is held in memory (a few MB) until its peer has read it.
-const ANSWERS: usize = 16;
+const RESPONSES: usize = 16;
 /// From the accept to the end of the request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// From the accept to the last byte of the answer.
+/// From the accept to the last byte of the response.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Request line and headers.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -59,7 +59,7 @@ pub async fn serve(
 }
 
 async fn accept(listener: TcpListener, router: Router, shutdown: CancellationToken) {
-    let answers = Arc::new(Semaphore::new(ANSWERS));
+    let responses = Arc::new(Semaphore::new(RESPONSES));
     let connections = TaskTracker::new();
     // The oldest first.
     let mut open: VecDeque<AbortHandle> = VecDeque::new();
@@ -73,10 +73,10 @@ async fn accept(listener: TcpListener, router: Router, shutdown: CancellationTok
                     oldest.abort();
                     tracing::debug!("an admin connection was closed: its place was needed");
                 }
-                let answered = answer(
+                let answered = response(
                     stream,
                     router.clone(),
-                    Arc::clone(&answers),
+                    Arc::clone(&responses),
                     shutdown.clone(),
                 );
                 let connection = connections.spawn(async move {
@@ -98,22 +98,22 @@ async fn accept(listener: TcpListener, router: Router, shutdown: CancellationTok
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, connections.wait()).await;
 }
 
-/// One request, one answer. Not kept alive: a scraper every few seconds costs nothing, and an idle connection would
+/// One request, one response. Not kept alive: a scraper every few seconds costs nothing, and an idle connection would
 /// keep a place.
-async fn answer(
+async fn response(
     stream: TcpStream,
     router: Router,
-    answers: Arc<Semaphore>,
+    responses: Arc<Semaphore>,
     shutdown: CancellationToken,
 ) {
     // Kept until the connection ends: until then it holds what its peer has not read.
     let place = Arc::new(OnceLock::new());
     let service = service_fn(|request: Request<Incoming>| {
         let router = TowerToHyperService::new(router.clone());
-        let (answers, place) = (Arc::clone(&answers), Arc::clone(&place));
+        let (responses, place) = (Arc::clone(&responses), Arc::clone(&place));
         async move {
             if !is_health_check(request.uri().path())
-                && let Ok(permit) = answers.acquire_owned().await
+                && let Ok(permit) = responses.acquire_owned().await
             {
                 let _ = place.set(permit);
             }

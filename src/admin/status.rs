@@ -23,7 +23,7 @@ pub struct StatusView {
     pub reload: Option<ReloadView>,
     /// Client connections open now.
     pub connections: u64,
-    /// Bytes of requests and answers held now.
+    /// Bytes of requests and responses held now.
     pub held_bytes: u64,
     /// `memory.budget`.
     pub memory_budget_bytes: u64,

@@ -1,6 +1,6 @@
 //! The fixed head of a magic-2 record batch (`DefaultRecordBatch`).
 
-use crate::policy::Codec;
+use crate::vocabulary::Codec;
 use crate::wire::record_batch::{BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES};
 use crate::wire::{Malformed, Reader};
 

@@ -5,9 +5,9 @@
 
 use std::ops::ControlFlow;
 
-use super::front::{Front, front};
+use super::prefix::{Prefix, prefix};
 use super::{RecordError, RecordSizes, Rewritten};
-use crate::policy::Codec;
+use crate::vocabulary::Codec;
 use crate::wire::record_batch::{LEAST_LENGTH, LOG_OVERHEAD_BYTES, MAGIC_AT};
 use crate::wire::{Malformed, Reader, Reason};
 
@@ -77,10 +77,10 @@ pub fn messages(set: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Malforme
 }
 
 fn next_message<'a>(rest: &mut &'a [u8]) -> Result<Option<Message<'a>>, Malformed> {
-    let (magic, length) = match front(rest) {
-        Front::Cut | Front::Overflowing => return Ok(None),
-        Front::Broken(malformed) => return Err(malformed),
-        Front::Whole { magic, bytes } => (magic, bytes),
+    let (magic, length) = match prefix(rest) {
+        Prefix::Cut | Prefix::Overflowing => return Ok(None),
+        Prefix::Broken(malformed) => return Err(malformed),
+        Prefix::Whole { magic, bytes } => (magic, bytes),
     };
     let Some((bytes, behind)) = rest.split_at_checked(length) else {
         return Ok(None);

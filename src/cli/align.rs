@@ -63,7 +63,7 @@ enum Failed {
 
 /// What became of the plan.
 #[derive(Debug, Default)]
-struct Outcome {
+struct Applied {
     plan: Plan,
     /// With `--apply`: each change with the value that is in force now.
     in_force: Option<Vec<Option<u64>>>,
@@ -109,7 +109,7 @@ async fn align(
     config: &Config,
     cluster: &Cluster,
     commands: &Commands,
-) -> Result<Outcome, Failed> {
+) -> Result<Applied, Failed> {
     let named = named(config);
     let facts = cluster
         .survey(Wanted::All(&named), commands)
@@ -118,9 +118,9 @@ async fn align(
     let comparison = Comparison::new(config, &facts).map_err(Failed::Rules)?;
     let circles = comparison.policy.families().circles();
     if !circles.is_empty() {
-        return Ok(Outcome {
+        return Ok(Applied {
             circles: circles.iter().map(|circle| circle.join(", ")).collect(),
-            ..Outcome::default()
+            ..Applied::default()
         });
     }
     let plan = plan(&comparison, args.ceiling, args.detected);
@@ -129,7 +129,7 @@ async fn align(
     } else {
         None
     };
-    Ok(Outcome {
+    Ok(Applied {
         plan,
         in_force,
         unseen: facts.unseen.clone(),
@@ -234,7 +234,7 @@ fn refusal(refused: &[NotAltered], commands: &Commands) -> Failed {
     }
 }
 
-impl Outcome {
+impl Applied {
     fn is_incomplete(&self) -> bool {
         !self.plan.unread.is_empty()
     }

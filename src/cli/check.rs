@@ -31,7 +31,7 @@ Examples:
 
 Exit codes: 0 fine, 64 mistakes (each with its file, line, key and what is allowed).
 With --cluster also 1 findings, 2 the cluster could not be read, or not all of it.
-With --ready: 0 ready, 1 not ready (and why not), 2 no answer.")]
+With --ready: 0 ready, 1 not ready (and why not), 2 no response.")]
 pub struct CheckArgs {
     /// Where the configuration comes from.
     #[command(flatten)]

@@ -11,7 +11,7 @@ use super::check::Output;
 use super::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, fail, fail_on_mistakes, print};
 use crate::cluster::{Cluster, Wanted};
 use crate::config::Config;
-use crate::explain::{Explanation, Ground, Question, explain};
+use crate::explain::{Explanation, Facts, Question, explain};
 use crate::findings::{ClusterFacts, Commands, Comparison, TopicFacts};
 use crate::policy::families::Families;
 
@@ -93,7 +93,7 @@ pub fn run(args: ExplainArgs) -> ExitCode {
         return fail(is_json, USAGE, &error);
     }
     let read = super::with_cluster(&config, async |cluster: &Cluster, commands: &Commands| {
-        // The family's members and their limits are part of the answer.
+        // The family's members and their limits are part of the response.
         let topics = cluster
             .list_topics()
             .await
@@ -113,7 +113,7 @@ pub fn run(args: ExplainArgs) -> ExitCode {
         let text = format!("the cluster has no topic {}", question.topic);
         return fail(is_json, FAILED, &text);
     }
-    match answer(&config, &facts, &question) {
+    match response(&config, &facts, &question) {
         Ok(explanation) => {
             match args.output {
                 Output::Table => print(&explanation.text()),
@@ -191,14 +191,14 @@ fn relatives(config: &Config, topics: &[Arc<str>], topic: &str) -> Vec<String> {
     names.into_iter().collect()
 }
 
-fn answer(
+fn response(
     config: &Config,
     facts: &ClusterFacts,
     question: &Question,
 ) -> Result<Explanation, String> {
     let comparison = Comparison::new(config, facts)?;
     let batch_limit_of = |topic: &str| Some(comparison.topic(topic)?.batch_limit()?.0);
-    let ground = Ground {
+    let ground = Facts {
         config,
         policy: &comparison.policy,
         topic: facts.topic(&question.topic),

@@ -13,13 +13,13 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use self::exposition::Measured;
-use self::limits::{Finding, TopicLimits, Wish};
+use self::limits::{Proposal, Target, TopicLimits};
 use super::{FAILED, FINE, print};
 use crate::config::size_text;
 use crate::findings::{Side, side_kind};
-use crate::policy::BATCHING_BYTES;
 use crate::telemetry::OTHER;
 use crate::version;
+use crate::vocabulary::BATCHING_BYTES;
 
 /// Arguments of `suggest`.
 #[derive(Debug, Args)]
@@ -98,7 +98,7 @@ fn suggested(args: &SuggestArgs) -> Result<String, String> {
             args.from
         ));
     }
-    let wish = Wish {
+    let wish = Target {
         tight: args.keep == Keep::P999,
         margin: f64::from(args.margin) / 100.0,
         least_measured: f64::from(args.at_least),
@@ -201,9 +201,9 @@ fn yaml(
 }
 
 /// One limit with what it would have refused.
-fn entry(out: &mut String, args: &SuggestArgs, key: &str, what: &str, finding: &Finding) {
+fn entry(out: &mut String, args: &SuggestArgs, key: &str, what: &str, finding: &Proposal) {
     match finding {
-        Finding::Limit(found) => {
+        Proposal::Limit(found) => {
             let refuses = refusing(found.refuses, found.measured, what);
             let tighter = found.tighter.map_or(String::new(), |(bytes, refuses)| {
                 let refuses = refusing(refuses, found.measured, what);
@@ -221,7 +221,7 @@ fn entry(out: &mut String, args: &SuggestArgs, key: &str, what: &str, finding: &
                 ),
             );
         }
-        Finding::Leave {
+        Proposal::Leave {
             measured,
             all_within: Some(bytes),
         } if key == "batch_bytes" => line(
@@ -232,7 +232,7 @@ fn entry(out: &mut String, args: &SuggestArgs, key: &str, what: &str, finding: &
                 size_text(BATCHING_BYTES)
             ),
         ),
-        Finding::Leave { measured, .. } => {
+        Proposal::Leave { measured, .. } => {
             line(
                 out,
                 format_args!(
@@ -240,7 +240,7 @@ fn entry(out: &mut String, args: &SuggestArgs, key: &str, what: &str, finding: &
                 ),
             );
         }
-        Finding::TooFew { measured } => {
+        Proposal::TooFew { measured } => {
             line(
                 out,
                 format_args!("      # {key}: too few {what} measured ({measured})"),
@@ -264,13 +264,13 @@ fn refusing(refuses: f64, measured: f64, what: &str) -> String {
 
 fn to_json(args: &SuggestArgs, found: &BTreeMap<String, TopicLimits>, kept: &[String]) -> Value {
     let topics = found.iter().map(|(name, limits)| {
-        let of = |finding: &Finding| match finding {
-            Finding::Limit(found) => json!({
+        let of = |finding: &Proposal| match finding {
+            Proposal::Limit(found) => json!({
                 "bytes": found.bytes, "measured": found.measured, "refuses": found.refuses,
                 "tighter": found.tighter.map(|(bytes, refuses)| json!({"bytes": bytes, "refuses": refuses})),
             }),
-            Finding::Leave { measured, all_within } => json!({"measured": measured, "all_within": all_within}),
-            Finding::TooFew { measured } => json!({"measured": measured}),
+            Proposal::Leave { measured, all_within } => json!({"measured": measured, "all_within": all_within}),
+            Proposal::TooFew { measured } => json!({"measured": measured}),
         };
         json!({
             "topic": name, "record_bytes": of(&limits.record),
@@ -285,11 +285,11 @@ impl TopicLimits {
     fn says_anything(&self) -> bool {
         [&self.record, &self.uncompressed, &self.batch]
             .iter()
-            .any(|finding| matches!(finding, Finding::Limit(_)))
+            .any(|finding| matches!(finding, Proposal::Limit(_)))
     }
 }
 
-impl Finding {
+impl Proposal {
     fn measured(&self) -> f64 {
         match self {
             Self::TooFew { measured } | Self::Leave { measured, .. } => *measured,

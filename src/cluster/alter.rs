@@ -1,4 +1,4 @@
-//! Changes topics' settings: what `align --apply` asks for, and nothing else does.
+//! Changes topics' settings: what `align --apply` queries for, and nothing else does.
 //!
 //! Invariant: all of one topic's changes go in one request, and what was not made is named.
 
@@ -10,9 +10,9 @@ use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
 use super::Cluster;
-use super::answers::error_name;
 use super::call_error::CallError;
 use super::describe::PAGE;
+use super::responses::error_name;
 use super::survey::{CALL_DEADLINE, FORBIDDEN, OPEN_DEADLINE, RESOURCE_TOPIC};
 
 /// `AlterConfigOp.OpType.SET`
@@ -81,9 +81,9 @@ impl Cluster {
             let request = IncrementalAlterConfigsRequest::default()
                 .with_resources(resources.collect())
                 .with_validate_only(validate_only);
-            let answer = link.call(&request, Instant::now() + CALL_DEADLINE).await?;
+            let response = link.call(&request, Instant::now() + CALL_DEADLINE).await?;
             for (topic, _) in page {
-                let response = answer
+                let response = response
                     .responses
                     .iter()
                     .find(|response| response.resource_name.as_str() == *topic);

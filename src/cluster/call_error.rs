@@ -34,7 +34,7 @@ pub enum CallError {
         /// What usually makes a broker do that; may be empty.
         hint: &'static str,
     },
-    /// No answer in time.
+    /// No response in time.
     #[error("{peer} did not answer {api:?} within {} s{hint}", waited.as_secs_f64().round())]
     Timeout {
         /// The broker.
@@ -46,7 +46,7 @@ pub enum CallError {
         /// What usually keeps a broker silent; may be empty.
         hint: &'static str,
     },
-    /// The answer is not what the protocol says.
+    /// The response is not what the protocol says.
     #[error("{peer} answered {api:?} with bytes that are not the Kafka protocol ({what}){hint}")]
     Malformed {
         /// The broker.

@@ -11,18 +11,18 @@ use kafka_protocol::messages::describe_configs_response::{
 use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
-use super::answers::{
-    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
-    error_name,
-};
 use super::call_error::CallError;
 use super::limits::{CompressionType, LearnedLimit, Origin};
 use super::link::Link;
 use super::registry::Registry;
+use super::responses::{
+    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+    error_name,
+};
 use super::topic::{Reading, Topic};
-use crate::policy::Codec;
+use crate::vocabulary::Codec;
 
-/// Topics in one request: the answer stays under 1 MiB.
+/// Topics in one request: the response stays under 1 MiB.
 pub(super) const PAGE: usize = 500;
 
 const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
@@ -38,7 +38,7 @@ const SOURCE_TOPIC: i8 = 1;
 
 /// What a broker said of one topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Described {
     /// The topic has learned.
     Read,
     /// We may not describe it.
@@ -56,13 +56,13 @@ pub(super) async fn describe(
     registry: &Registry,
     topics: &[Arc<Topic>],
     deadline: Instant,
-) -> Result<Vec<Outcome>, CallError> {
+) -> Result<Vec<Described>, CallError> {
     let sent_at = std::time::Instant::now();
     let request = DescribeConfigsRequest::default()
         .with_include_synonyms(true)
         .with_resources(topics.iter().map(|topic| resource(topic)).collect());
-    let answer = link.call(&request, deadline).await?;
-    let mut by_name: HashMap<&str, &DescribeConfigsResult> = answer
+    let response = link.call(&request, deadline).await?;
+    let mut by_name: HashMap<&str, &DescribeConfigsResult> = response
         .results
         .iter()
         .filter(|result| result.resource_type == RESOURCE_TOPIC)
@@ -72,11 +72,11 @@ pub(super) async fn describe(
     let mut outcomes = Vec::with_capacity(topics.len());
     for topic in topics {
         let Some(result) = by_name.remove(&*topic.name) else {
-            outcomes.push(Outcome::Failed);
+            outcomes.push(Described::Failed);
             continue;
         };
         let outcome = outcome(result);
-        if outcome == Outcome::Read {
+        if outcome == Described::Read {
             let (own, inherited) = read(&result.configs);
             topic.learn(&own, sent_at);
             if let Some(node) = &node {
@@ -101,18 +101,18 @@ fn resource(topic: &Topic) -> DescribeConfigsResource {
         .with_configuration_keys(Some(keys.map(StrBytes::from_static_str).to_vec()))
 }
 
-fn outcome(result: &DescribeConfigsResult) -> Outcome {
+fn outcome(result: &DescribeConfigsResult) -> Described {
     match result.error_code {
-        0 => Outcome::Read,
-        TOPIC_AUTHORIZATION_FAILED | CLUSTER_AUTHORIZATION_FAILED => Outcome::Forbidden,
-        UNKNOWN_TOPIC_OR_PARTITION => Outcome::Gone,
+        0 => Described::Read,
+        TOPIC_AUTHORIZATION_FAILED | CLUSTER_AUTHORIZATION_FAILED => Described::Forbidden,
+        UNKNOWN_TOPIC_OR_PARTITION => Described::Gone,
         code => {
             tracing::debug!(
                 topic = %result.resource_name,
                 error = error_name(code).unwrap_or_default(),
                 "a topic's configs cannot be read"
             );
-            Outcome::Failed
+            Described::Failed
         }
     }
 }

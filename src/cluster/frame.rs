@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
+use super::control_plane::ControlPlane;
 use super::limits::MomentCell;
-use super::shared::Shared;
 use super::{ASK_DEADLINE, Cluster, survey};
 use crate::findings::{BrokerFacts, Setting, SettingSource};
 
@@ -54,7 +54,7 @@ impl FrameCell {
 }
 
 /// Asks every broker, those that join later too.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<ControlPlane>) {
     loop {
         let all = shared.registry.node_ids();
         let pause = if all.is_empty() { FIRST_LOOK } else { LOOK };
@@ -68,8 +68,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Asks one broker. What it does not tell, for want of a permission or of an answer, is not known.
-async fn read(shared: &Shared, node_id: i32) -> Option<u64> {
+/// Asks one broker. What it does not tell, for want of a permission or of a response, is not known.
+async fn read(shared: &ControlPlane, node_id: i32) -> Option<u64> {
     let node = shared.registry.node(node_id)?;
     let began = Instant::now();
     let deadline = tokio::time::Instant::now() + ASK_DEADLINE;

@@ -9,7 +9,7 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
-use crate::policy::{Codec, Source};
+use crate::vocabulary::{Codec, Source};
 
 /// Where a learned value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum CompressionType {
 
 /// One topic's limits as one broker applies them, at one moment. `None`: not read, or the broker has no such config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Learned {
+pub struct TopicLimit {
     /// The request that brought this was sent at this moment: changes acknowledged before it are in.
     pub read_at: Instant,
     /// `max.message.bytes`
@@ -53,7 +53,7 @@ pub struct Learned {
     pub compression_type: Option<CompressionType>,
 }
 
-impl Learned {
+impl TopicLimit {
     /// The largest batch the broker takes, and the source that says so: `segment` where `segment.bytes` is below
     /// `max.message.bytes`.
     pub fn batch_limit(&self) -> Option<(u64, Source)> {

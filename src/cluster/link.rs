@@ -13,8 +13,8 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, Str
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
-use super::answers::{self, Metadata, Versions};
 use super::call_error::CallError;
+use super::responses::{self, Metadata, Versions};
 use super::sasl;
 use super::shape;
 use crate::config::{HostPort, Sasl};
@@ -23,18 +23,18 @@ use crate::wire::{Malformed, Reader, Reason};
 
 /// Largest answer taken, Metadata excepted: 500 topics' configs with their synonyms are under 1 MiB, and
 /// decoding can take some thirty times the bytes.
-const MAX_ANSWER_BYTES: u32 = 8 << 20;
+const MAX_RESPONSE_BYTES: u32 = 8 << 20;
 
-/// Largest Metadata answer taken: a million partitions are about 45 MB. It is read in place, not decoded.
+/// Largest Metadata response taken: a million partitions are about 45 MB. It is read in place, not decoded.
 const MAX_METADATA_BYTES: u32 = 256 << 20;
 
-/// Share of a session's lifetime after which we authenticate anew (Java clients: 85 to 95 %).
+/// Share of a session's lifetime after which we authenticate again (Java clients: 85 to 95 %).
 const REAUTHENTICATE_AFTER: f64 = 0.85;
 
 /// `client_id` of every request but the first, which bears a name that tells a loop ([`Own`](net::Own)).
 const CLIENT_ID: &str = "sizegate";
 
-/// `ApiVersions` since KIP-511; its answers can be told from v0.
+/// `ApiVersions` since KIP-511; its responses can be told from v0.
 const API_VERSIONS_VERSION: i16 = 3;
 
 /// One authenticated connection to one broker.
@@ -53,7 +53,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Connects, asks for versions, authenticates; all before `deadline`.
+    /// Connects, queries for versions, authenticates; all before `deadline`.
     pub async fn open(
         connector: &Connector,
         to: &HostPort,
@@ -95,10 +95,10 @@ impl Link {
         &self.peer
     }
 
-    /// Sends a request and waits for its answer until `deadline`.
+    /// Sends a request and waits for its response until `deadline`.
     ///
-    /// Only APIs with a known shape of their answers ([`shape`]): SaslHandshake, SaslAuthenticate,
-    /// DescribeConfigs, IncrementalAlterConfigs. Error codes inside the answer are the caller's to read.
+    /// Only APIs with a known shape of their responses ([`shape`]): SaslHandshake, SaslAuthenticate,
+    /// DescribeConfigs, IncrementalAlterConfigs. Error codes inside the response are the caller's to read.
     pub async fn call<R: Request>(
         &mut self,
         request: &R,
@@ -116,13 +116,13 @@ impl Link {
     ) -> Result<Metadata, CallError> {
         self.reauthenticate_when_due(deadline).await?;
         let api = ApiKey::Metadata;
-        let version = self.version(api, answers::METADATA_VERSIONS)?;
+        let version = self.version(api, responses::METADATA_VERSIONS)?;
         let body = self
             .exchange(request, api, version, MAX_METADATA_BYTES, deadline)
             .await?;
         let metadata =
             Metadata::check(body, version).map_err(|what| self.malformed(api, what, ""))?;
-        match answers::error_name(metadata.error_code()) {
+        match responses::error_name(metadata.error_code()) {
             None => Ok(metadata),
             Some(error) => Err(self.refused(api, error)),
         }
@@ -140,7 +140,7 @@ impl Link {
         })?;
         let version = self.version(api, versions)?;
         let mut body = self
-            .exchange(request, api, version, MAX_ANSWER_BYTES, deadline)
+            .exchange(request, api, version, MAX_RESPONSE_BYTES, deadline)
             .await?;
         shape::check_shape(api, version, &body).map_err(|what| self.malformed(api, what, ""))?;
         R::Response::decode(&mut body, version).map_err(|_| {
@@ -156,17 +156,17 @@ impl Link {
             .with_client_software_version(StrBytes::from_static_str(env!("CARGO_PKG_VERSION")));
         let mut version = API_VERSIONS_VERSION;
         let mut body = self
-            .exchange(&request, api, version, MAX_ANSWER_BYTES, deadline)
+            .exchange(&request, api, version, MAX_RESPONSE_BYTES, deadline)
             .await?;
-        if answers::is_unsupported_version(&body) {
+        if responses::is_unsupported_version(&body) {
             version = 0;
             body = self
-                .exchange(&request, api, version, MAX_ANSWER_BYTES, deadline)
+                .exchange(&request, api, version, MAX_RESPONSE_BYTES, deadline)
                 .await?;
         }
-        let (error_code, versions) = answers::read_api_versions(&body, version)
+        let (error_code, versions) = responses::read_api_versions(&body, version)
             .map_err(|what| self.malformed(api, what, ""))?;
-        if let Some(error) = answers::error_name(error_code) {
+        if let Some(error) = responses::error_name(error_code) {
             return Err(self.refused(api, error));
         }
         self.versions = versions;
@@ -213,13 +213,13 @@ impl Link {
             })
     }
 
-    /// One request, one answer: its body, behind the response header.
+    /// One request, one response: its body, behind the response header.
     async fn exchange<R: Request>(
         &mut self,
         request: &R,
         api: ApiKey,
         version: i16,
-        max_answer_bytes: u32,
+        max_response_bytes: u32,
         deadline: Instant,
     ) -> Result<Bytes, CallError> {
         if self.is_broken {
@@ -234,10 +234,10 @@ impl Link {
                     source,
                 }
             })?;
-        // Until the answer is whole; also if this future is dropped half-way.
+        // Until the response is whole; also if this future is dropped half-way.
         self.is_broken = true;
         let began = Instant::now();
-        let answer = timeout_at(deadline, self.round_trip(&frame, api, max_answer_bytes))
+        let response = timeout_at(deadline, self.round_trip(&frame, api, max_response_bytes))
             .await
             .map_err(|_| CallError::Timeout {
                 peer: self.peer.clone(),
@@ -250,7 +250,7 @@ impl Link {
                     _ => "",
                 },
             })??;
-        let mut r = Reader::new(&answer);
+        let mut r = Reader::new(&response);
         let header = read_response_header(
             &mut r,
             self.correlation_id,
@@ -258,19 +258,19 @@ impl Link {
         );
         header.map_err(|what| self.malformed(api, what, ""))?;
         self.is_broken = false;
-        Ok(answer.slice(r.position()..))
+        Ok(response.slice(r.position()..))
     }
 
     async fn round_trip(
         &mut self,
         frame: &[u8],
         api: ApiKey,
-        max_answer_bytes: u32,
+        max_response_bytes: u32,
     ) -> Result<Bytes, CallError> {
         let io_error = |link: &Self, source| CallError::Io {
             peer: link.peer.clone(),
             api,
-            source: net::explained(source, net::Peer::Broker),
+            source: net::explained(source, net::Side::Broker),
         };
         let sent = match self.stream.write_all(frame).await {
             Ok(()) => self.stream.flush().await,
@@ -288,21 +288,21 @@ impl Link {
             Err(error) => return Err(io_error(self, error)),
         }
         let length = u32::from_be_bytes(prefix);
-        if length > max_answer_bytes {
+        if length > max_response_bytes {
             let what = Malformed::new("length", Reason::TooLong);
             return Err(self.malformed(api, what, hint_at_prefix(prefix)));
         }
         // Grows as bytes come: a declared length alone takes no memory.
-        let mut answer = Vec::new();
+        let mut response = Vec::new();
         (&mut self.stream)
             .take(u64::from(length))
-            .read_to_end(&mut answer)
+            .read_to_end(&mut response)
             .await
             .map_err(|error| io_error(self, error))?;
-        if answer.len() < length as usize {
+        if response.len() < length as usize {
             return Err(self.closed(api, ""));
         }
-        Ok(Bytes::from(answer))
+        Ok(Bytes::from(response))
     }
 
     fn hint_at_close(&self, api: ApiKey) -> &'static str {
@@ -310,7 +310,7 @@ impl Link {
             (ApiKey::ApiVersions, _) => "; a TLS listener does that: is cluster.tls missing?",
             (ApiKey::SaslHandshake | ApiKey::SaslAuthenticate, _) => "",
             (_, None) => {
-                "; a listener that asks for SASL does that: is cluster.admin.sasl missing?"
+                "; a listener that queries for SASL does that: is cluster.admin.sasl missing?"
             }
             _ => "",
         }

@@ -10,11 +10,11 @@ use kafka_protocol::messages::{ApiKey, MetadataRequest};
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::answers::{METADATA_BY_ID, TOPIC_AUTHORIZATION_FAILED};
 use super::call_error::CallError;
-use super::describe::{self, Outcome};
+use super::control_plane::ControlPlane;
+use super::describe::{self, Described};
 use super::link::Link;
-use super::shared::Shared;
+use super::responses::{METADATA_BY_ID, TOPIC_AUTHORIZATION_FAILED};
 use super::topic::Topic;
 
 /// For one call of a refresh: a list of a million partitions takes seconds.
@@ -24,7 +24,7 @@ const CALL_DEADLINE: Duration = Duration::from_secs(30);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
 /// Refreshes for ever.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<ControlPlane>) {
     let mut link = None;
     let mut failures = 0u32;
     let mut pace = Pace::AtOnce;
@@ -63,7 +63,7 @@ enum Pace {
 
 /// A refresh over the kept link, or a new one where that has gone stale during the pause.
 async fn refresh_anew(
-    shared: &Shared,
+    shared: &ControlPlane,
     link: &mut Option<Link>,
     pace: Pace,
 ) -> Result<(), CallError> {
@@ -78,7 +78,7 @@ async fn refresh_anew(
     refresh(shared, link, pace).await
 }
 
-async fn refresh(shared: &Shared, link: &mut Link, pace: Pace) -> Result<(), CallError> {
+async fn refresh(shared: &ControlPlane, link: &mut Link, pace: Pace) -> Result<(), CallError> {
     let sent_at = Instant::now();
     let request = MetadataRequest::default()
         .with_topics(None)
@@ -92,8 +92,8 @@ async fn refresh(shared: &Shared, link: &mut Link, pace: Pace) -> Result<(), Cal
     shared.look_for_loops().await;
     shared.registry.reserve(metadata.topics_count());
     metadata.each_topic(|entry| {
-        if let Some(sighting) = entry.sighting() {
-            shared.registry.see(&sighting, sent_at);
+        if let Some(observation) = entry.observation() {
+            shared.registry.see(&observation, sent_at);
         }
     });
     drop(metadata);
@@ -118,7 +118,7 @@ async fn refresh(shared: &Shared, link: &mut Link, pace: Pace) -> Result<(), Cal
         let outcomes = describe::describe(link, &shared.registry, page, deadline).await?;
         forbidden += outcomes
             .iter()
-            .filter(|outcome| **outcome == Outcome::Forbidden)
+            .filter(|outcome| **outcome == Described::Forbidden)
             .count();
     }
     shared
@@ -130,16 +130,16 @@ async fn refresh(shared: &Shared, link: &mut Link, pace: Pace) -> Result<(), Cal
 }
 
 /// A list of all topics leaves out what we may not see (any more), and what is gone. By their ids a broker tells them
-/// apart: what is hidden stays known, as what clients are told of does. Once a topic: then it counts as hearsay.
+/// apart: what is hidden stays known, as what clients are told of does. Once a topic: then it counts as metadata tap.
 async fn look_for_hidden(
-    shared: &Shared,
+    shared: &ControlPlane,
     link: &mut Link,
     unnamed: &[Arc<Topic>],
 ) -> Result<(), CallError> {
     if !link.speaks(ApiKey::Metadata, METADATA_BY_ID) {
         return Ok(());
     }
-    let ours = |topic: &&Arc<Topic>| !topic.is_hearsay() && !topic.id.is_nil();
+    let ours = |topic: &&Arc<Topic>| !topic.is_from_clients() && !topic.id.is_nil();
     let ours: Vec<&Arc<Topic>> = unnamed.iter().filter(ours).collect();
     for page in ours.chunks(describe::PAGE) {
         let sent_at = Instant::now();
@@ -153,14 +153,14 @@ async fn look_for_hidden(
             .with_allow_auto_topic_creation(false);
         let deadline = tokio::time::Instant::now() + CALL_DEADLINE;
         let metadata = link.metadata(&request, deadline).await?;
-        metadata.each_topic(|entry| match entry.sighting() {
-            Some(sighting) => {
-                shared.registry.see(&sighting, sent_at);
+        metadata.each_topic(|entry| match entry.observation() {
+            Some(observation) => {
+                shared.registry.see(&observation, sent_at);
             }
             None if entry.error_code == TOPIC_AUTHORIZATION_FAILED => {
                 let hidden = page.iter().find(|topic| topic.id == entry.id);
                 if let Some(hidden) = hidden {
-                    hidden.set_hearsay(true);
+                    hidden.set_from_clients(true);
                     hidden.saw(sent_at, None);
                 }
             }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::frame::FrameCell;
-use super::limits::{Learned, MomentCell, Origin};
+use super::limits::{MomentCell, Origin, TopicLimit};
 use super::topic::{Reading, Settings, Topic};
 use crate::config::HostPort;
 
@@ -26,10 +26,10 @@ pub(super) const ABSENCE_TTL: Duration = Duration::from_secs(1);
 /// five minutes (`metadata.max.age.ms`).
 const HEARSAY_TTL: Duration = Duration::from_secs(15 * 60);
 
-/// Words of brokers kept at once. A client that asks for more names than this is not remembered, only served.
+/// Words of brokers kept at once. A client that queries for more names than this is not remembered, only served.
 const WORDS: usize = 4096;
 
-/// What a look-up asks for.
+/// What a look-up queries for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Name(Arc<str>),
@@ -168,11 +168,11 @@ impl Node {
 
 /// One topic as Metadata names it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sighting<'a> {
+pub(super) struct TopicSeen<'a> {
     pub(super) name: &'a str,
     pub(super) id: Uuid,
     pub(super) is_internal: bool,
-    /// `None` where the answer does not say.
+    /// `None` where the response does not say.
     pub(super) partitions: Option<i32>,
 }
 
@@ -208,33 +208,33 @@ impl Registry {
         maps.by_id.reserve(more);
     }
 
-    /// An answer to a client names this topic, `at` now. It may come from a broker that is behind, so what our own
+    /// A response to a client names this topic, `at` now. It may come from a broker that is behind, so what our own
     /// request found counts for more.
-    pub(super) fn hear(&self, sighting: &Sighting<'_>, at: Instant) {
-        match self.topic(sighting.name) {
-            Some(known) if known.id == sighting.id => known.saw(at, sighting.partitions),
-            Some(known) if !known.is_hearsay() => {}
-            _ => self.see(sighting, at).set_hearsay(true),
+    pub(super) fn hear(&self, observation: &TopicSeen<'_>, at: Instant) {
+        match self.topic(observation.name) {
+            Some(known) if known.id == observation.id => known.saw(at, observation.partitions),
+            Some(known) if !known.is_from_clients() => {}
+            _ => self.see(observation, at).set_from_clients(true),
         }
     }
 
-    /// An answer to a request of ours, sent at `at`, names this topic. A topic of the same name with another id is
+    /// A response to a request of ours, sent at `at`, names this topic. A topic of the same name with another id is
     /// replaced, unless it was seen by a later request.
-    pub(super) fn see(&self, sighting: &Sighting<'_>, at: Instant) -> Arc<Topic> {
-        let known = self.topic(sighting.name);
+    pub(super) fn see(&self, observation: &TopicSeen<'_>, at: Instant) -> Arc<Topic> {
+        let known = self.topic(observation.name);
         if let Some(known) = known {
-            if known.id == sighting.id {
-                known.set_hearsay(false);
-                known.saw(at, sighting.partitions);
+            if known.id == observation.id {
+                known.set_from_clients(false);
+                known.saw(at, observation.partitions);
                 return known;
             }
             if known.seen_at().is_some_and(|seen| seen > at) {
                 return known;
             }
         }
-        let name: Arc<str> = Arc::from(sighting.name);
-        let topic = Arc::new(Topic::new(name, sighting.id, sighting.is_internal));
-        topic.saw(at, sighting.partitions);
+        let name: Arc<str> = Arc::from(observation.name);
+        let topic = Arc::new(Topic::new(name, observation.id, observation.is_internal));
+        topic.saw(at, observation.partitions);
         self.insert(&topic);
         topic
     }
@@ -363,7 +363,7 @@ impl Registry {
         topic: &Topic,
         node_id: Option<i32>,
         since: Instant,
-    ) -> Option<Learned> {
+    ) -> Option<TopicLimit> {
         let read_at = topic.read_at().filter(|at| *at >= since)?;
         let own = topic.reading();
         let node = match node_id.and_then(|id| self.node(id)) {
@@ -451,7 +451,7 @@ impl Registry {
 
 /// Nobody has named it since `at`; what only clients are told of has some time.
 fn is_gone(topic: &Topic, at: Instant) -> bool {
-    let ttl = if topic.is_hearsay() {
+    let ttl = if topic.is_from_clients() {
         HEARSAY_TTL
     } else {
         Duration::ZERO

@@ -5,9 +5,9 @@ use kafka_protocol::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
-use super::answers::{ILLEGAL_SASL_STATE, error_name};
 use super::call_error::CallError;
 use super::link::Link;
+use super::responses::{ILLEGAL_SASL_STATE, error_name};
 use super::scram::{ClientFirst, Hash};
 use crate::config::{Sasl, SaslMechanism};
 
@@ -34,14 +34,14 @@ async fn handshake(link: &mut Link, sasl: &Sasl, deadline: Instant) -> Result<()
     let mechanism = sasl.mechanism.label();
     let request =
         SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str(mechanism));
-    let answer = link.call_now(&request, deadline).await?;
-    match error_name(answer.error_code) {
+    let response = link.call_now(&request, deadline).await?;
+    match error_name(response.error_code) {
         None => Ok(()),
-        Some(_) if answer.error_code == ILLEGAL_SASL_STATE => Err(link.authentication_failed(
-            "this listener asks for no SASL, but cluster.admin.sasl is set".to_owned(),
+        Some(_) if response.error_code == ILLEGAL_SASL_STATE => Err(link.authentication_failed(
+            "this listener queries for no SASL, but cluster.admin.sasl is set".to_owned(),
         )),
         Some(error) => {
-            let offered: Vec<&str> = answer.mechanisms.iter().map(StrBytes::as_str).collect();
+            let offered: Vec<&str> = response.mechanisms.iter().map(StrBytes::as_str).collect();
             Err(link.authentication_failed(format!(
                 "{mechanism} is not taken ({error}); the broker takes {}; see cluster.admin.sasl.mechanism",
                 if offered.is_empty() { "none".to_owned() } else { offered.join(", ") }
@@ -78,14 +78,16 @@ async fn send(
     deadline: Instant,
 ) -> Result<(String, i64), CallError> {
     let request = SaslAuthenticateRequest::default().with_auth_bytes(Bytes::from(token));
-    let answer = link.call_now(&request, deadline).await?;
-    if let Some(error) = error_name(answer.error_code) {
-        let words = answer.error_message.map_or(error, |text| text.to_string());
+    let response = link.call_now(&request, deadline).await?;
+    if let Some(error) = error_name(response.error_code) {
+        let words = response
+            .error_message
+            .map_or(error, |text| text.to_string());
         return Err(failed(link, sasl, &words));
     }
-    match String::from_utf8(answer.auth_bytes.to_vec()) {
-        Ok(token) => Ok((token, answer.session_lifetime_ms)),
-        Err(_) => Err(failed(link, sasl, "the broker's answer is not text")),
+    match String::from_utf8(response.auth_bytes.to_vec()) {
+        Ok(token) => Ok((token, response.session_lifetime_ms)),
+        Err(_) => Err(failed(link, sasl, "the broker's response is not text")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A broker made of answers, for tests: it knows topics and limits like a small Kafka, and misbehaves on request.
+//! A broker made of responses, for tests: it knows topics and limits like a small Kafka, and misbehaves on request.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -26,7 +26,7 @@ use crate::config::{self, Config, ENV_PREFIX, HostPort, Overrides};
 
 /// What a broker does with one request.
 pub(super) enum Reply {
-    /// A whole answer: correlation id, header and this body.
+    /// A whole response: correlation id, header and this body.
     Body(Bytes),
     /// These bytes, as they are.
     Raw(Vec<u8>),
@@ -39,12 +39,12 @@ pub(super) enum Reply {
 }
 
 /// One request, as it came.
-pub(super) struct Asked {
+pub(super) struct ReceivedRequest {
     pub(super) api: ApiKey,
     pub(super) correlation_id: i32,
 }
 
-type Trick = Box<dyn Fn(&Asked) -> Option<Reply> + Send + Sync>;
+type Trick = Box<dyn Fn(&ReceivedRequest) -> Option<Reply> + Send + Sync>;
 
 /// What the broker knows.
 #[derive(Default)]
@@ -53,7 +53,7 @@ pub(super) struct World {
     pub(super) topics: HashMap<String, WorldTopic>,
     /// `message.max.bytes` of this broker.
     pub(super) default_bytes: u64,
-    /// DescribeConfigs answers TOPIC_AUTHORIZATION_FAILED.
+    /// DescribeConfigs responses TOPIC_AUTHORIZATION_FAILED.
     pub(super) is_forbidden: bool,
     pub(super) session_lifetime_ms: i64,
 }
@@ -88,14 +88,14 @@ impl Scripted {
 
     /// A broker that does as `tricks` say, and behaves where they say nothing.
     pub(super) async fn with_tricks(
-        tricks: impl Fn(&Asked) -> Option<Reply> + Send + Sync + 'static,
+        tricks: impl Fn(&ReceivedRequest) -> Option<Reply> + Send + Sync + 'static,
     ) -> Self {
         Self::at(0, tricks).await
     }
 
     pub(super) async fn at(
         port: u16,
-        tricks: impl Fn(&Asked) -> Option<Reply> + Send + Sync + 'static,
+        tricks: impl Fn(&ReceivedRequest) -> Option<Reply> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .await
@@ -184,13 +184,13 @@ async fn serve(
         let header = decode_request_header_from_buffer(&mut frame).unwrap();
         let api = ApiKey::try_from(header.request_api_key).unwrap();
         let version = header.request_api_version;
-        let asked = Asked {
+        let asked = ReceivedRequest {
             api,
             correlation_id: header.correlation_id,
         };
         log.lock().unwrap().push(api);
         let reply = tricks(&asked)
-            .unwrap_or_else(|| Reply::Body(world.lock().unwrap().answer(api, version, frame)));
+            .unwrap_or_else(|| Reply::Body(world.lock().unwrap().response(api, version, frame)));
         let bytes = match reply {
             Reply::Body(body) => framed(api, version, header.correlation_id, &body),
             Reply::Raw(bytes) => bytes,
@@ -208,8 +208,8 @@ async fn serve(
     }
 }
 
-/// A sound DescribeConfigs answer of one topic with one override.
-pub(super) fn describe_configs_answer(version: i16) -> Bytes {
+/// A sound DescribeConfigs response of one topic with one override.
+pub(super) fn describe_configs_response(version: i16) -> Bytes {
     let topic = WorldTopic {
         id: Uuid::nil(),
         max_message_bytes: Some(100),
@@ -217,17 +217,17 @@ pub(super) fn describe_configs_answer(version: i16) -> Bytes {
     let result = DescribeConfigsResult::default()
         .with_resource_name(text("orders"))
         .with_configs(vec![World::default().max_message_bytes(&topic)]);
-    let answer = DescribeConfigsResponse::default().with_results(vec![result]);
-    encoded(&answer, version)
+    let response = DescribeConfigsResponse::default().with_results(vec![result]);
+    encoded(&response, version)
 }
 
-/// A sound Metadata answer of one broker and one topic.
-pub(super) fn metadata_answer(version: i16) -> Bytes {
+/// A sound Metadata response of one broker and one topic.
+pub(super) fn metadata_response(version: i16) -> Bytes {
     let broker = MetadataResponseBroker::default().with_host(text("b1"));
-    let answer = MetadataResponse::default()
+    let response = MetadataResponse::default()
         .with_brokers(vec![broker])
         .with_topics(vec![entry(Some("orders"), Uuid::from_u128(1), 0)]);
-    encoded(&answer, version)
+    encoded(&response, version)
 }
 
 /// Length, response header, body.
@@ -255,7 +255,7 @@ fn text(value: &str) -> StrBytes {
 }
 
 impl World {
-    fn answer(&self, api: ApiKey, version: i16, body: Bytes) -> Bytes {
+    fn response(&self, api: ApiKey, version: i16, body: Bytes) -> Bytes {
         match api {
             ApiKey::ApiVersions => encoded(&versions(), version),
             ApiKey::Metadata => encoded(&self.metadata(version, body), version),
@@ -269,7 +269,7 @@ impl World {
                     .with_session_lifetime_ms(self.session_lifetime_ms),
                 version,
             ),
-            other => panic!("the script has no answer for {other:?}"),
+            other => panic!("the script has no response for {other:?}"),
         }
     }
 

@@ -1,6 +1,6 @@
-//! Checks an answer before kafka-protocol decodes it: that decoder allocates by declared counts.
+//! Checks a response before kafka-protocol decodes it: that decoder allocates by declared counts.
 //!
-//! Invariant: an answer passes only if every array element and every byte it declares is there; nothing is
+//! Invariant: a response passes only if every array element and every byte it declares is there; nothing is
 //! allocated. An API without a shape here is not decoded.
 
 use kafka_protocol::messages::ApiKey;
@@ -10,18 +10,18 @@ use crate::wire::{Malformed, Reader, Reason};
 /// One field of a message: its kind, and the versions that have it.
 struct Field {
     name: &'static str,
-    kind: Kind,
+    kind: FieldType,
     versions: (i16, i16),
 }
 
-enum Kind {
+enum FieldType {
     Fixed(usize),
     Text,
     Bytes,
     Array(&'static [Field]),
 }
 
-/// The answer of one API, its header excluded.
+/// The response of one API, its header excluded.
 struct Shape {
     api: ApiKey,
     versions: (i16, i16),
@@ -29,11 +29,11 @@ struct Shape {
     fields: &'static [Field],
 }
 
-const fn field(name: &'static str, kind: Kind) -> Field {
+const fn field(name: &'static str, kind: FieldType) -> Field {
     since(0, name, kind)
 }
 
-const fn since(version: i16, name: &'static str, kind: Kind) -> Field {
+const fn since(version: i16, name: &'static str, kind: FieldType) -> Field {
     Field {
         name,
         kind,
@@ -41,7 +41,7 @@ const fn since(version: i16, name: &'static str, kind: Kind) -> Field {
     }
 }
 
-/// Answers with tagged fields that kafka-protocol knows have no place here: it decodes those without regard to
+/// Responses with tagged fields that kafka-protocol knows have no place here: it decodes those without regard to
 /// their declared size, so passing over them proves nothing.
 const SHAPES: &[Shape] = &[
     Shape {
@@ -49,8 +49,11 @@ const SHAPES: &[Shape] = &[
         versions: (0, 1),
         first_flexible: i16::MAX,
         fields: &[
-            field("error_code", Kind::Fixed(2)),
-            field("mechanisms", Kind::Array(&[field("mechanism", Kind::Text)])),
+            field("error_code", FieldType::Fixed(2)),
+            field(
+                "mechanisms",
+                FieldType::Array(&[field("mechanism", FieldType::Text)]),
+            ),
         ],
     },
     Shape {
@@ -58,10 +61,10 @@ const SHAPES: &[Shape] = &[
         versions: (0, 2),
         first_flexible: 2,
         fields: &[
-            field("error_code", Kind::Fixed(2)),
-            field("error_message", Kind::Text),
-            field("auth_bytes", Kind::Bytes),
-            since(1, "session_lifetime_ms", Kind::Fixed(8)),
+            field("error_code", FieldType::Fixed(2)),
+            field("error_message", FieldType::Text),
+            field("auth_bytes", FieldType::Bytes),
+            since(1, "session_lifetime_ms", FieldType::Fixed(8)),
         ],
     },
     Shape {
@@ -69,32 +72,32 @@ const SHAPES: &[Shape] = &[
         versions: (1, 4),
         first_flexible: 4,
         fields: &[
-            field("throttle_time_ms", Kind::Fixed(4)),
+            field("throttle_time_ms", FieldType::Fixed(4)),
             field(
                 "results",
-                Kind::Array(&[
-                    field("error_code", Kind::Fixed(2)),
-                    field("error_message", Kind::Text),
-                    field("resource_type", Kind::Fixed(1)),
-                    field("resource_name", Kind::Text),
+                FieldType::Array(&[
+                    field("error_code", FieldType::Fixed(2)),
+                    field("error_message", FieldType::Text),
+                    field("resource_type", FieldType::Fixed(1)),
+                    field("resource_name", FieldType::Text),
                     field(
                         "configs",
-                        Kind::Array(&[
-                            field("name", Kind::Text),
-                            field("value", Kind::Text),
-                            field("read_only", Kind::Fixed(1)),
-                            field("config_source", Kind::Fixed(1)),
-                            field("is_sensitive", Kind::Fixed(1)),
+                        FieldType::Array(&[
+                            field("name", FieldType::Text),
+                            field("value", FieldType::Text),
+                            field("read_only", FieldType::Fixed(1)),
+                            field("config_source", FieldType::Fixed(1)),
+                            field("is_sensitive", FieldType::Fixed(1)),
                             field(
                                 "synonyms",
-                                Kind::Array(&[
-                                    field("name", Kind::Text),
-                                    field("value", Kind::Text),
-                                    field("source", Kind::Fixed(1)),
+                                FieldType::Array(&[
+                                    field("name", FieldType::Text),
+                                    field("value", FieldType::Text),
+                                    field("source", FieldType::Fixed(1)),
                                 ]),
                             ),
-                            since(3, "config_type", Kind::Fixed(1)),
-                            since(3, "documentation", Kind::Text),
+                            since(3, "config_type", FieldType::Fixed(1)),
+                            since(3, "documentation", FieldType::Text),
                         ]),
                     ),
                 ]),
@@ -106,26 +109,26 @@ const SHAPES: &[Shape] = &[
         versions: (0, 1),
         first_flexible: 1,
         fields: &[
-            field("throttle_time_ms", Kind::Fixed(4)),
+            field("throttle_time_ms", FieldType::Fixed(4)),
             field(
                 "responses",
-                Kind::Array(&[
-                    field("error_code", Kind::Fixed(2)),
-                    field("error_message", Kind::Text),
-                    field("resource_type", Kind::Fixed(1)),
-                    field("resource_name", Kind::Text),
+                FieldType::Array(&[
+                    field("error_code", FieldType::Fixed(2)),
+                    field("error_message", FieldType::Text),
+                    field("resource_type", FieldType::Fixed(1)),
+                    field("resource_name", FieldType::Text),
                 ]),
             ),
         ],
     },
 ];
 
-/// The versions of an API whose answers can be checked; `None` if the API has no shape here.
+/// The versions of an API whose responses can be checked; `None` if the API has no shape here.
 pub(super) fn versions(api: ApiKey) -> Option<(i16, i16)> {
     shape(api).map(|shape| shape.versions)
 }
 
-/// Every element and byte that this answer's body declares is in it.
+/// Every element and byte that this response's body declares is in it.
 pub(super) fn check_shape(api: ApiKey, version: i16, body: &[u8]) -> Result<(), Malformed> {
     let unsupported = Malformed::new("api_version", Reason::UnsupportedVersion);
     let shape = shape(api).ok_or(unsupported)?;
@@ -151,16 +154,16 @@ fn walk(
             continue;
         }
         match &field.kind {
-            Kind::Fixed(bytes) => {
+            FieldType::Fixed(bytes) => {
                 r.take(*bytes, field.name)?;
             }
-            Kind::Text => {
+            FieldType::Text => {
                 r.string(flexible, field.name)?;
             }
-            Kind::Bytes => {
+            FieldType::Bytes => {
                 r.bytes(flexible, field.name)?;
             }
-            Kind::Array(element) => {
+            FieldType::Array(element) => {
                 for _ in 0..r.count(flexible, field.name)?.unwrap_or(0) {
                     walk(r, element, version, flexible)?;
                 }

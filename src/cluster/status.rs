@@ -31,7 +31,7 @@ pub struct Status {
     pub refresh_age: Option<Duration>,
     /// Brokers that `listener.node_ports.node_ids` leaves out, so that clients cannot be sent to them.
     pub nodes_outside: Vec<i32>,
-    /// Brokers that are told to clients at an address of this proxy's own: who asks for one asks us.
+    /// Brokers that are told to clients at an address of this proxy's own: who queries for one queries us.
     pub own_nodes: Vec<OwnNode>,
     /// Addresses from which connections come back to this proxy, through another one.
     #[serde(skip)]
@@ -147,7 +147,7 @@ impl Condition {
     }
 
     pub(super) fn failed(&self, error: &CallError) {
-        self.is_reached.store(is_answer(error), Relaxed);
+        self.is_reached.store(is_response(error), Relaxed);
         let text = error.to_string();
         let mut said = self.lock();
         let is_news = said
@@ -274,7 +274,7 @@ impl Condition {
 
 /// ApiVersions is answered before anyone is authenticated: who fails later has met a broker. So a cluster that gives us
 /// no credentials still counts as reached.
-fn is_answer(error: &CallError) -> bool {
+fn is_response(error: &CallError) -> bool {
     match error {
         CallError::Connect(_) => false,
         CallError::Io { api, .. }
@@ -284,6 +284,6 @@ fn is_answer(error: &CallError) -> bool {
         CallError::Authentication { .. }
         | CallError::Refused { .. }
         | CallError::Unsupported { .. } => true,
-        CallError::Every(errors) => errors.iter().any(is_answer),
+        CallError::Every(errors) => errors.iter().any(is_response),
     }
 }

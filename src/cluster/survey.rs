@@ -1,5 +1,5 @@
 //! Reads everything that `check --cluster`, `align` and `explain` compare: all topics' and all brokers' settings of
-//! sizes, each with the chain it comes from (`settings.rs` reads it from an answer).
+//! sizes, each with the chain it comes from (`settings.rs` reads it from a response).
 //!
 //! Invariant: requests are paged; what could not be read is named, with the ACL where a right is missing, and is
 //! never taken for a default.
@@ -18,14 +18,14 @@ use kafka_protocol::protocol::StrBytes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::answers::{
-    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
-    error_name,
-};
 use super::call_error::CallError;
 use super::describe::PAGE;
 use super::link::Link;
-use super::{Cluster, shared::Shared};
+use super::responses::{
+    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+    error_name,
+};
+use super::{Cluster, control_plane::ControlPlane};
 use crate::config::HostPort;
 use crate::findings::{BrokerFacts, ClusterFacts, Commands, Resource, TopicFacts, Unseen};
 use settings::{BROKER_KEYS, SOCKET_REQUEST_MAX_BYTES, TOPIC_KEYS, fill, fill_broker};
@@ -124,7 +124,7 @@ async fn all(link: &mut Link, facts: &mut ClusterFacts) -> Result<Nodes, CallErr
         .metadata(&request, Instant::now() + CALL_DEADLINE)
         .await?;
     metadata.each_topic(|entry| {
-        if let Some(seen) = entry.sighting() {
+        if let Some(seen) = entry.observation() {
             facts
                 .topics
                 .push(TopicFacts::unknown(seen.name.into(), seen.is_internal));
@@ -143,7 +143,7 @@ async fn named(
 ) -> Result<Nodes, CallError> {
     let mut nodes = Vec::new();
     let hidden_before = facts.hidden.len();
-    // No topics would mean all topics in versions that we do not speak; here it asks for the brokers alone.
+    // No topics would mean all topics in versions that we do not speak; here it queries for the brokers alone.
     for page in names.chunks(PAGE).chain(names.is_empty().then_some(names)) {
         let topics = page.iter().map(|name| {
             let name = TopicName(StrBytes::from_string(name.clone()));
@@ -158,7 +158,7 @@ async fn named(
         nodes = metadata.nodes();
         metadata.each_topic(|entry| {
             let name = entry.name.unwrap_or_default();
-            match (entry.sighting(), entry.error_code) {
+            match (entry.observation(), entry.error_code) {
                 (Some(seen), _) => {
                     facts
                         .topics
@@ -246,7 +246,7 @@ async fn describe_topics(
 
 /// Each broker answers for itself alone, so each is asked; all at once.
 async fn describe_brokers(
-    shared: &Arc<Shared>,
+    shared: &Arc<ControlPlane>,
     nodes: Nodes,
     unseen: &mut Vec<Unseen>,
     commands: &Commands,
@@ -256,24 +256,24 @@ async fn describe_brokers(
         let shared = Arc::clone(shared);
         asked.spawn(async move {
             let deadline = Instant::now() + OPEN_DEADLINE;
-            let answer = match shared.open(&address, deadline).await {
+            let response = match shared.open(&address, deadline).await {
                 Ok(mut link) => {
                     let wanted = resource(RESOURCE_BROKER, &node_id.to_string(), &BROKER_KEYS);
                     describe(&mut link, vec![wanted]).await
                 }
                 Err(error) => Err(error),
             };
-            (node_id, answer)
+            (node_id, response)
         });
     }
     let mut brokers = Vec::new();
     let mut forbidden = Vec::new();
-    while let Some(Ok((node_id, answer))) = asked.join_next().await {
+    while let Some(Ok((node_id, response))) = asked.join_next().await {
         let mut broker = BrokerFacts {
             node_id,
             ..BrokerFacts::default()
         };
-        match answer.as_deref().map(<[_]>::first) {
+        match response.as_deref().map(<[_]>::first) {
             Ok(Some(result)) if result.error_code == 0 => fill_broker(&mut broker, &result.configs),
             Ok(Some(result)) if FORBIDDEN.contains(&result.error_code) => forbidden.push(node_id),
             Ok(result) => unseen.push(Unseen {
@@ -315,9 +315,9 @@ pub(super) async fn read_socket_limit(
     let keys = [SOCKET_REQUEST_MAX_BYTES];
     let wanted = resource(RESOURCE_BROKER, &node_id.to_string(), &keys);
     let request = DescribeConfigsRequest::default().with_resources(vec![wanted]);
-    let answer = link.call(&request, deadline).await?;
+    let response = link.call(&request, deadline).await?;
     let mut broker = BrokerFacts::default();
-    let read = answer
+    let read = response
         .results
         .iter()
         .filter(|result| result.error_code == 0);
@@ -342,6 +342,6 @@ async fn describe(
     let request = DescribeConfigsRequest::default()
         .with_include_synonyms(true)
         .with_resources(resources);
-    let answer = link.call(&request, Instant::now() + CALL_DEADLINE).await?;
-    Ok(answer.results)
+    let response = link.call(&request, Instant::now() + CALL_DEADLINE).await?;
+    Ok(response.results)
 }

@@ -11,11 +11,11 @@ use kafka_protocol::messages::ApiKey;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::scripted::{self, Asked, Reply, Scripted};
+use super::scripted::{self, ReceivedRequest, Reply, Scripted};
 use super::{Cluster, LimitsUnread, Lookup, Origin};
 use crate::config::{Config, HostPort, Sasl, SaslMechanism};
 use crate::net::Connector;
-use crate::policy::Source;
+use crate::vocabulary::Source;
 
 const NOW: Duration = Duration::ZERO;
 /// Longer than any test takes.
@@ -64,7 +64,7 @@ impl Running {
     }
 }
 
-fn when(api: ApiKey, reply: impl Fn() -> Reply) -> impl Fn(&Asked) -> Option<Reply> {
+fn when(api: ApiKey, reply: impl Fn() -> Reply) -> impl Fn(&ReceivedRequest) -> Option<Reply> {
     move |asked| (asked.api == api).then(&reply)
 }
 
@@ -308,7 +308,7 @@ async fn a_connection_that_the_broker_closed_meanwhile_is_replaced() {
         let turn = std::sync::atomic::AtomicUsize::new(0);
         move |asked| {
             let count = || turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            // The poll's first, then the desk's first; then the desk's connection breaks once.
+            // The poll's first, then the lookup queue's first; then the lookup queue's connection breaks once.
             (asked.api == ApiKey::DescribeConfigs && count() == 2).then_some(Reply::Close)
         }
     })

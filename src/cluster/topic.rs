@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::limits::{
-    BatchCell, CompressionCell, CompressionType, Learned, LearnedLimit, LimitCell, MomentCell,
-    Origin, batch_limit,
+    BatchCell, CompressionCell, CompressionType, LearnedLimit, LimitCell, MomentCell, Origin,
+    TopicLimit, batch_limit,
 };
 use super::registry::Node;
-use crate::policy::Source;
+use crate::vocabulary::Source;
 
 /// One topic of the cluster. Sessions keep it and look at [`Topic::is_retired`] now and then.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Topic {
     partitions: AtomicI32,
     retired: AtomicBool,
     /// Only answers to clients named it: our principal may not see it, or has not looked yet.
-    is_hearsay: AtomicBool,
+    is_from_clients: AtomicBool,
     seen_at: MomentCell,
     read_at: MomentCell,
     batch_limit: BatchCell,
@@ -44,7 +44,7 @@ pub(super) struct Settings {
     compression_type: CompressionCell,
 }
 
-/// The four configs, as one answer gives them.
+/// The four configs, as one response gives them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Reading {
     pub(super) max_message_bytes: Option<LearnedLimit>,
@@ -97,8 +97,8 @@ impl Reading {
         batch_limit(self.max_message_bytes, self.segment_bytes)
     }
 
-    pub(super) fn learned(self, read_at: Instant) -> Learned {
-        Learned {
+    pub(super) fn learned(self, read_at: Instant) -> TopicLimit {
+        TopicLimit {
             read_at,
             max_message_bytes: self.max_message_bytes,
             segment_bytes: self.segment_bytes,
@@ -116,7 +116,7 @@ impl Topic {
             is_internal,
             partitions: AtomicI32::new(-1),
             retired: AtomicBool::new(false),
-            is_hearsay: AtomicBool::new(false),
+            is_from_clients: AtomicBool::new(false),
             seen_at: MomentCell::default(),
             read_at: MomentCell::default(),
             batch_limit: BatchCell::default(),
@@ -156,18 +156,18 @@ impl Topic {
         in_force.map(|(compression, _)| compression)
     }
 
-    /// All that was learned last, from whichever broker was asked; `None` until the first answer.
-    pub fn learned(&self) -> Option<Learned> {
+    /// All that was learned last, from whichever broker was asked; `None` until the first response.
+    pub fn learned(&self) -> Option<TopicLimit> {
         let read_at = self.read_at.get()?;
         Some(self.settings.get().learned(read_at))
     }
 
-    /// Time since the limits were read last; `None` until the first answer.
+    /// Time since the limits were read last; `None` until the first response.
     pub fn limits_age(&self) -> Option<Duration> {
         self.read_at.get().map(|at| at.elapsed())
     }
 
-    /// The topic was deleted, or created again: look it up anew.
+    /// The topic was deleted, or created again: look it up again.
     pub fn is_retired(&self) -> bool {
         self.retired.load(Relaxed)
     }
@@ -176,12 +176,12 @@ impl Topic {
         self.retired.store(true, Relaxed);
     }
 
-    pub(super) fn is_hearsay(&self) -> bool {
-        self.is_hearsay.load(Relaxed)
+    pub(super) fn is_from_clients(&self) -> bool {
+        self.is_from_clients.load(Relaxed)
     }
 
-    pub(super) fn set_hearsay(&self, is_hearsay: bool) {
-        self.is_hearsay.store(is_hearsay, Relaxed);
+    pub(super) fn set_from_clients(&self, is_from_clients: bool) {
+        self.is_from_clients.store(is_from_clients, Relaxed);
     }
 
     /// Metadata named the topic. One life of a topic only gains partitions, so a broker that names fewer is behind.
@@ -204,7 +204,7 @@ impl Topic {
         self.seen_at.get()
     }
 
-    /// Takes an answer to a request sent at `at`, unless a newer one is here already.
+    /// Takes a response to a request sent at `at`, unless a newer one is here already.
     pub(super) fn learn(&self, reading: &Reading, at: Instant) {
         if self.read_at.get().is_some_and(|known| known > at) {
             return;

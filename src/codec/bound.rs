@@ -8,11 +8,11 @@
 //! compare it with anything.
 
 use super::{DecodeError, Input, deflate, gzip, lz4, snappy, zstd};
-use crate::policy::Codec;
+use crate::vocabulary::Codec;
 
 /// No more than so many bytes come out, or the payload does not decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bound {
+pub struct UpperBound {
     /// The most.
     pub at_most: u64,
     /// It is just as many, if the payload decodes.
@@ -20,13 +20,13 @@ pub struct Bound {
 }
 
 /// What the headers say; reads headers only. `None` where they are not sound: a decode must tell.
-pub fn upper_bound(codec: Codec, payload: &[u8]) -> Option<Bound> {
+pub fn upper_bound(codec: Codec, payload: &[u8]) -> Option<UpperBound> {
     match codec {
-        Codec::None => Some(Bound {
+        Codec::None => Some(UpperBound {
             at_most: payload.len() as u64,
             is_exact: true,
         }),
-        Codec::Gzip => Some(Bound {
+        Codec::Gzip => Some(UpperBound {
             at_most: (payload.len() as u64).saturating_mul(deflate::MOST_PER_BYTE),
             is_exact: false,
         }),
@@ -43,7 +43,7 @@ pub fn upper_bound(codec: Codec, payload: &[u8]) -> Option<Bound> {
 /// A closer look where headers say too little, at a fraction of a decode's cost: lz4's tokens, gzip's symbols. `None`
 /// where there is none to be had, or it says more than `ceiling`. It takes longer the longer the payload is:
 /// [`scan_cost_bytes`].
-pub fn scanned_bound(codec: Codec, payload: &[u8], ceiling: u64) -> Option<Bound> {
+pub fn scanned_bound(codec: Codec, payload: &[u8], ceiling: u64) -> Option<UpperBound> {
     match codec {
         Codec::Gzip => gzip::scan(payload, ceiling).ok().flatten(),
         Codec::Lz4 => scanned_lz4_bound(payload, ceiling),
@@ -61,14 +61,14 @@ pub const fn scan_cost_bytes(codec: Codec, payload: &[u8]) -> u64 {
     }
 }
 
-fn scanned_lz4_bound(payload: &[u8], ceiling: u64) -> Option<Bound> {
+fn scanned_lz4_bound(payload: &[u8], ceiling: u64) -> Option<UpperBound> {
     let mut left = ceiling;
     let bound = lz4_bound(payload, |block, most| {
         let bytes = lz4::scan_block(block, left)?.min(most);
         left = left.saturating_sub(bytes);
         Ok(bytes)
     })?;
-    (bound.at_most <= ceiling).then_some(Bound {
+    (bound.at_most <= ceiling).then_some(UpperBound {
         is_exact: true,
         ..bound
     })
@@ -77,10 +77,10 @@ fn scanned_lz4_bound(payload: &[u8], ceiling: u64) -> Option<Bound> {
 fn lz4_bound(
     payload: &[u8],
     mut compressed: impl FnMut(&[u8], u64) -> Result<u64, DecodeError>,
-) -> Option<Bound> {
+) -> Option<UpperBound> {
     let input = &mut Input::new(payload);
     let frame = lz4::FrameHeader::read(input, true).ok()?;
-    let mut bound = Bound {
+    let mut bound = UpperBound {
         at_most: 0,
         is_exact: true,
     };
@@ -96,9 +96,9 @@ fn lz4_bound(
     Some(bound)
 }
 
-fn zstd_bound(payload: &[u8]) -> Result<Bound, DecodeError> {
+fn zstd_bound(payload: &[u8]) -> Result<UpperBound, DecodeError> {
     let input = &mut Input::new(payload);
-    let mut bound = Bound {
+    let mut bound = UpperBound {
         at_most: 0,
         is_exact: true,
     };

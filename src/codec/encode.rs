@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 
 use super::snappy;
-use crate::policy::Codec;
+use crate::vocabulary::Codec;
 
 /// Kafka's default for gzip (`Deflater.DEFAULT_COMPRESSION`).
 const GZIP_LEVEL: u32 = 6;

@@ -4,7 +4,7 @@
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
 use super::deflate::{self, Scanned};
-use super::{Bound, DecodeError, Halt, Input, Output, Tap};
+use super::{DecodeError, Halt, Input, Output, Tap, UpperBound};
 
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 const DEFLATE: u8 = 8;
@@ -82,7 +82,7 @@ impl Inflater {
 
 /// Bytes that a payload decodes to, if it decodes, by its symbols alone. `None` where they are more than `ceiling`, or
 /// its last bytes claim so: then a decode must tell anyway.
-pub(super) fn scan(payload: &[u8], ceiling: u64) -> Result<Option<Bound>, DecodeError> {
+pub(super) fn scan(payload: &[u8], ceiling: u64) -> Result<Option<UpperBound>, DecodeError> {
     // A claim only, and all that hangs on it is whether it is worth while to look.
     if let Some(claim) = payload.last_chunk::<4>()
         && u64::from(u32::from_le_bytes(*claim)) > ceiling
@@ -90,7 +90,7 @@ pub(super) fn scan(payload: &[u8], ceiling: u64) -> Result<Option<Bound>, Decode
         return Ok(None);
     }
     let input = &mut Input::new(payload);
-    let mut bound = Bound {
+    let mut bound = UpperBound {
         at_most: 0,
         is_exact: true,
     };
@@ -100,7 +100,7 @@ pub(super) fn scan(payload: &[u8], ceiling: u64) -> Result<Option<Bound>, Decode
         match deflate::scan(input.rest, left)? {
             Scanned::Over => return Ok(None),
             Scanned::Enough { at_most } => {
-                return Ok(Some(Bound {
+                return Ok(Some(UpperBound {
                     at_most: bound.at_most.saturating_add(at_most),
                     is_exact: false,
                 }));

@@ -5,7 +5,7 @@
 //! copy reach back to the block's first byte, encoders reach back 64 KiB (Google's) to 4 MiB (klauspost/s2, in
 //! franz-go and sarama).
 
-use super::{Bound, DecodeError, Halt, Input, Output, Tap};
+use super::{DecodeError, Halt, Input, Output, Tap, UpperBound};
 
 pub(super) const XERIAL_MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 /// What Kafka asks of the reader at once (`SnappyCompression.decompressionOutputSize`).
@@ -31,8 +31,8 @@ pub(super) fn is_xerial(payload: &[u8]) -> bool {
 }
 
 /// What all blocks together declare; each block's decoder refuses to miss its own.
-pub(super) fn declared(payload: &[u8]) -> Result<Bound, DecodeError> {
-    let mut bound = Bound {
+pub(super) fn declared(payload: &[u8]) -> Result<UpperBound, DecodeError> {
+    let mut bound = UpperBound {
         at_most: 0,
         is_exact: true,
     };

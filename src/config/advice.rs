@@ -2,7 +2,7 @@
 
 use super::{Advertise, BatchLimit, Config, Limits, SaslMechanism, size_text};
 use crate::batch::BATCH_HEADER_BYTES;
-use crate::policy::{BATCHING_BYTES, Gate};
+use crate::vocabulary::{BATCHING_BYTES, Gate};
 
 impl Config {
     /// Advice on this configuration, one sentence or two each; usually none.

@@ -14,7 +14,7 @@ use super::mistakes::{Report, below};
 use super::own::OwnAddresses;
 use super::scalars::size_text;
 use super::{Advertise, BatchLimit, Config, Decode, Family, Limits, Rule, TopicPattern};
-use crate::policy::Gate;
+use crate::vocabulary::Gate;
 
 /// Notes every contradiction in `config`.
 pub(super) fn find(config: &Config, report: &mut Report) {

@@ -23,7 +23,7 @@ use super::{
     TopicPattern,
 };
 use crate::findings::FindingRule;
-use crate::policy::{Action, ErrorCode};
+use crate::vocabulary::{Action, ErrorCode};
 
 /// Declares a section: a struct whose every field may be left out.
 macro_rules! section {
@@ -226,9 +226,9 @@ pub(super) struct Text<T>(pub(super) T);
 
 impl<'de, T: Scalar> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader<T>(PhantomData<T>);
+        struct KeyLister<T>(PhantomData<T>);
 
-        impl<T: Scalar> Visitor<'_> for Reader<T> {
+        impl<T: Scalar> Visitor<'_> for KeyLister<T> {
             type Value = Text<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -247,7 +247,7 @@ impl<'de, T: Scalar> Deserialize<'de> for Text<T> {
             }
         }
 
-        deserializer.deserialize_str(Reader(PhantomData))
+        deserializer.deserialize_str(KeyLister(PhantomData))
     }
 }
 

@@ -14,7 +14,8 @@ pub(crate) use amounts::{any_size, duration, size, size_text};
 
 use super::{Decode, LogFormat, LogLevel, Mode, SaslMechanism};
 use crate::findings::FindingRule;
-use crate::policy::{Action, ErrorCode, LIMITS};
+use crate::policy::LIMITS;
+use crate::vocabulary::{Action, ErrorCode};
 
 /// A value written as one piece of text.
 pub(super) trait Scalar: Sized {

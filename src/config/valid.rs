@@ -21,7 +21,7 @@ use super::{
     TopicPattern,
 };
 use crate::findings::FindingRule;
-use crate::policy::{Action, DEFAULT_MAX_REQUEST_SIZE, ErrorCode};
+use crate::vocabulary::{Action, DEFAULT_MAX_REQUEST_SIZE, ErrorCode};
 
 const MIB: u64 = 1024 * 1024;
 

@@ -13,7 +13,7 @@ const DEEPEST: usize = 32;
 
 /// Reads one document. Syntax errors and doubled keys are noted in `report`; `None` when no tree came of it.
 pub(super) fn read(file: &str, text: &str, report: &mut Report) -> Option<Value> {
-    let mut reader = Reader {
+    let mut reader = YamlReader {
         parser: Parser::new_from_str(text),
         file,
         report,
@@ -55,13 +55,13 @@ impl From<ScanError> for Stop {
     }
 }
 
-struct Reader<'a> {
+struct YamlReader<'a> {
     parser: Parser<'a, StrInput<'a>>,
     file: &'a str,
     report: &'a mut Report,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> YamlReader<'a> {
     fn next(&mut self) -> Result<(Event<'a>, usize), Stop> {
         match self.parser.next_event() {
             Some(Ok((event, Span { start, .. }))) => Ok((event, start.line())),

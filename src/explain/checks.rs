@@ -6,17 +6,18 @@ use serde::Serialize;
 
 use super::clients::{BUFFER_MEMORY, DEFAULT_BUFFER_MEMORY, own_limit};
 use super::limits::GateLimit;
-use super::{Ground, Question, RecordSizes};
+use super::{EstimatedRecord, Facts, Question};
 use crate::findings::{
     COMPRESSION_TYPE, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting,
     TopicFacts,
 };
-use crate::policy::{Action, Codec, Gate, Library, TopicPolicy, grouped, labelled};
+use crate::policy::{Library, TopicPolicy, grouped};
+use crate::vocabulary::{Action, Codec, Gate, labelled};
 
 /// What the Java consumer asks of one partition unless it says otherwise: soft.
 const MAX_PARTITION_FETCH_BYTES: u64 = 1_048_576;
 
-/// What librdkafka takes of one answer unless it says otherwise (`receive.message.max.bytes`): hard.
+/// What librdkafka takes of one response unless it says otherwise (`receive.message.max.bytes`): hard.
 const LIBRDKAFKA_RECEIVE_BYTES: u64 = 100_000_000;
 
 /// The broker's limit of a whole request.
@@ -78,10 +79,10 @@ pub struct Check {
 /// Every comparison on the record's way, in order.
 pub(super) fn on_the_way(
     question: &Question,
-    ground: &Ground<'_>,
+    ground: &Facts<'_>,
     policy: &TopicPolicy,
     limits: &[GateLimit],
-    record: &RecordSizes,
+    record: &EstimatedRecord,
 ) -> Vec<Check> {
     let mut checks = client(question, record);
     checks.extend(
@@ -95,7 +96,7 @@ pub(super) fn on_the_way(
 }
 
 /// What the producer compares before anything is sent.
-fn client(question: &Question, record: &RecordSizes) -> Vec<Check> {
+fn client(question: &Question, record: &EstimatedRecord) -> Vec<Check> {
     let check = |what: &str, size, limit, source: &str, outcome, note: &str| Check {
         by: Party::Client,
         what: what.to_owned(),
@@ -149,7 +150,7 @@ fn over(size: u64, limit: u64, unsure: u64) -> Outcome {
 const AROUND_BYTES: u64 = 1024;
 
 /// Of what is compared with the whole request. Where the client id is given, this batch alone is exact.
-fn over_with_request(question: &Question, record: &RecordSizes, limit: u64) -> Outcome {
+fn over_with_request(question: &Question, record: &EstimatedRecord, limit: u64) -> Outcome {
     let spread = record.spread_bytes.saturating_mul(record.records.into());
     match over(record.request_bytes, limit, spread) {
         outcome if question.client_id.is_some() => outcome,
@@ -174,7 +175,7 @@ fn ours(
     question: &Question,
     gate: &GateLimit,
     policy: &TopicPolicy,
-    record: &RecordSizes,
+    record: &EstimatedRecord,
 ) -> Option<Check> {
     let of_batch = record.spread_bytes.saturating_mul(record.records.into());
     let on_wire = if record.is_compressed { 0 } else { of_batch };
@@ -251,7 +252,7 @@ fn ours(
     })
 }
 
-fn broker(question: &Question, ground: &Ground<'_>, record: &RecordSizes) -> Vec<Check> {
+fn broker(question: &Question, ground: &Facts<'_>, record: &EstimatedRecord) -> Vec<Check> {
     let mut checks = Vec::new();
     let of_batch = match record.is_compressed {
         true => 0,
@@ -331,7 +332,7 @@ fn broker(question: &Question, ground: &Ground<'_>, record: &RecordSizes) -> Vec
 }
 
 /// A topic that rewrites batches judges them again as it stores them.
-fn stored(topic: &TopicFacts, record: &RecordSizes, limit: u64) -> Option<Check> {
+fn stored(topic: &TopicFacts, record: &EstimatedRecord, limit: u64) -> Option<Check> {
     let codec = topic.stored_codec()?;
     let (size, outcome, note) = if codec == Codec::None {
         (
@@ -370,7 +371,7 @@ fn stored(topic: &TopicFacts, record: &RecordSizes, limit: u64) -> Option<Check>
     })
 }
 
-fn consumer(record: &RecordSizes) -> Check {
+fn consumer(record: &EstimatedRecord) -> Check {
     let (limit, outcome, note) = if record.batch_bytes > LIBRDKAFKA_RECEIVE_BYTES {
         (
             LIBRDKAFKA_RECEIVE_BYTES,

@@ -2,7 +2,7 @@
 //!
 //! Each was tried with the library at its limit and one byte above (`tests/explain_clients.rs`).
 
-use super::RecordSizes;
+use super::EstimatedRecord;
 use crate::policy::Library;
 
 /// The libraries whose limits are known here.
@@ -37,7 +37,7 @@ pub(super) struct OwnLimit {
 const MOST_RECORD_OVERHEAD: u64 = 5 * 5 + 10 + 1;
 
 /// `None`: it leaves sizes to the broker.
-pub(super) fn own_limit(library: Library, record: &RecordSizes) -> Option<OwnLimit> {
+pub(super) fn own_limit(library: Library, record: &EstimatedRecord) -> Option<OwnLimit> {
     let of = |setting, default_bytes, size_bytes, default_of, note| OwnLimit {
         setting,
         default_bytes,
@@ -100,7 +100,7 @@ pub(super) fn own_limit(library: Library, record: &RecordSizes) -> Option<OwnLim
 }
 
 /// The words of its own refusal.
-pub(super) fn own_words(library: Library, record: &RecordSizes, limit: u64) -> String {
+pub(super) fn own_words(library: Library, record: &EstimatedRecord, limit: u64) -> String {
     let size = own_limit(library, record).map_or(0, |own| own.size_bytes);
     match library {
         Library::Java => format!(

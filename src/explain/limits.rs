@@ -5,12 +5,11 @@ use std::fmt;
 use serde::Serialize;
 
 use super::checks::SOCKET_REQUEST_MAX_BYTES;
-use super::{Ground, Question};
+use super::{Facts, Question};
 use crate::config::InsideLimit;
 use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting, SettingSource, TopicFacts};
-use crate::policy::{
-    Gate, LIMITS, Learned, Limit, MemberLimit, Source, TopicPolicy, grouped, labelled,
-};
+use crate::policy::{LIMITS, Learned, Limit, MemberLimit, TopicPolicy, grouped};
+use crate::vocabulary::{Gate, Source, labelled};
 
 labelled! {
     /// What part a number plays for a limit.
@@ -73,7 +72,7 @@ pub struct Candidate {
 /// The limits in force: the batch gate's always, the others' where they are set.
 pub(super) fn in_force(
     question: &Question,
-    ground: &Ground<'_>,
+    ground: &Facts<'_>,
     policy: &TopicPolicy,
 ) -> Vec<GateLimit> {
     let limit = batch_in_force(ground, policy);
@@ -104,7 +103,7 @@ pub(super) fn in_force(
 }
 
 /// The batch gate's limit.
-pub(super) fn batch_in_force(ground: &Ground<'_>, policy: &TopicPolicy) -> Option<Limit> {
+pub(super) fn batch_in_force(ground: &Facts<'_>, policy: &TopicPolicy) -> Option<Limit> {
     let learned = ground
         .topic
         .and_then(TopicFacts::batch_limit)
@@ -114,7 +113,7 @@ pub(super) fn batch_in_force(ground: &Ground<'_>, policy: &TopicPolicy) -> Optio
 }
 
 /// The frame gate: the configuration's number, or the smallest that a broker takes.
-fn frame(ground: &Ground<'_>) -> GateLimit {
+fn frame(ground: &Facts<'_>) -> GateLimit {
     let own = u64::from(ground.config.listener.frame_bytes);
     let sockets = ground.brokers.iter();
     let socket = sockets
@@ -149,7 +148,7 @@ fn frame(ground: &Ground<'_>) -> GateLimit {
 }
 
 /// The gates at which `limits` sets a number and the topic's rule says that there is none.
-fn lifted(question: &Question, ground: &Ground<'_>) -> Vec<GateLimit> {
+fn lifted(question: &Question, ground: &Facts<'_>) -> Vec<GateLimit> {
     let Some(rule) = ground.policy.rule_for(&question.topic) else {
         return Vec::new();
     };
@@ -206,7 +205,7 @@ fn set_by(limit: &Limit) -> String {
 /// The batch gate: the smallest of the configuration's number, the topic's own, and what its family leaves.
 fn batch(
     question: &Question,
-    ground: &Ground<'_>,
+    ground: &Facts<'_>,
     policy: &TopicPolicy,
     limit: Option<&Limit>,
 ) -> GateLimit {

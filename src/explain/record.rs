@@ -5,14 +5,14 @@ use serde::Serialize;
 use super::Question;
 use super::clients::around_the_batch;
 use crate::batch::{ESTIMATE_OVERHEAD_BYTES, varint_bytes};
-use crate::policy::Gate;
+use crate::vocabulary::Gate;
 
 /// A record batch's header.
 pub(super) const BATCH_HEADER_BYTES: u64 = crate::batch::BATCH_HEADER_BYTES as u64;
 
 /// A record, or a batch of records alike, in every size that someone compares. Bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct RecordSizes {
+pub struct EstimatedRecord {
     /// `None`: null.
     pub value_bytes: Option<u64>,
     /// `None`: null.
@@ -51,7 +51,7 @@ pub struct RecordSizes {
     pub(super) spread_bytes: u64,
 }
 
-impl RecordSizes {
+impl EstimatedRecord {
     /// The size that a gate compares; of the gate `ratio` the uncompressed one.
     pub(super) fn at(&self, gate: Gate) -> u64 {
         match gate {
@@ -155,8 +155,8 @@ fn varint(n: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn of(value: Option<u64>, key: Option<u64>, records: u32) -> RecordSizes {
-        RecordSizes::of(&Question {
+    fn of(value: Option<u64>, key: Option<u64>, records: u32) -> EstimatedRecord {
+        EstimatedRecord::of(&Question {
             topic: "t".to_owned(),
             value_bytes: value,
             key_bytes: key,

@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use super::checks::{Check, Outcome, Party};
-use super::{Explanation, Question, RecordSizes};
+use super::{EstimatedRecord, Explanation, Question};
 use crate::cli::{row, table};
-use crate::policy::{Gate, grouped};
+use crate::policy::grouped;
+use crate::vocabulary::Gate;
 
-/// The answer in a sentence or two.
-pub(super) fn verdict(question: &Question, record: &RecordSizes, checks: &[Check]) -> String {
+/// The response in a sentence or two.
+pub(super) fn verdict(question: &Question, record: &EstimatedRecord, checks: &[Check]) -> String {
     let what = if record.records == 1 {
         "the record".to_owned()
     } else {
@@ -76,7 +77,7 @@ const fn who(party: Party) -> &'static str {
 }
 
 /// What a comparison says that refuses nothing, or nothing for sure.
-fn aside(check: &Check, record: &RecordSizes) -> Option<String> {
+fn aside(check: &Check, record: &EstimatedRecord) -> Option<String> {
     Some(match check.outcome {
         Outcome::Observes => format!(
             " sizegate counts it as over the {} limit and lets it pass.",
@@ -109,7 +110,7 @@ fn aside(check: &Check, record: &RecordSizes) -> Option<String> {
 }
 
 /// A limit of the whole batch (or request), in which one such record alone would fit.
-pub(super) fn is_of_many(record: &RecordSizes, check: &Check) -> bool {
+pub(super) fn is_of_many(record: &EstimatedRecord, check: &Check) -> bool {
     let compares_batch = [
         record.batch_bytes,
         record.uncompressed_bytes,
@@ -195,7 +196,7 @@ fn limits(explanation: &Explanation, text: &mut String) {
     text.push_str(&table(&rows));
 }
 
-fn sizes(record: &RecordSizes, text: &mut String) {
+fn sizes(record: &EstimatedRecord, text: &mut String) {
     let part = |bytes: Option<u64>| bytes.map_or_else(|| "null".to_owned(), grouped);
     let _ = write!(
         text,

@@ -12,11 +12,12 @@ use super::checks::{Check, Outcome, Party, SOCKET_REQUEST_MAX_BYTES};
 use super::clients::{BUFFER_MEMORY, Fate, own_words, words};
 use super::limits::{GateLimit, Role};
 use super::text::{fewer_records, is_of_many};
-use super::{Ground, Question, RecordSizes};
+use super::{EstimatedRecord, Facts, Question};
 use crate::findings::{
     Commands, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, side_kind,
 };
-use crate::policy::{ErrorCode, Gate, Library, Limit, Source, TopicPolicy, grouped, labelled};
+use crate::policy::{Library, Limit, TopicPolicy, grouped};
+use crate::vocabulary::{ErrorCode, Gate, Source, labelled};
 
 labelled! {
     /// What a step asks for.
@@ -45,10 +46,10 @@ pub struct Advice {
 
 struct Triage<'a> {
     question: &'a Question,
-    ground: &'a Ground<'a>,
+    ground: &'a Facts<'a>,
     policy: &'a TopicPolicy,
     limits: &'a [GateLimit],
-    record: &'a RecordSizes,
+    record: &'a EstimatedRecord,
     checks: &'a [Check],
     commands: Commands,
     /// The batch limit in force, where a member of the family keeps it down.
@@ -58,10 +59,10 @@ struct Triage<'a> {
 /// The five steps, in order.
 pub(super) fn steps(
     question: &Question,
-    ground: &Ground<'_>,
+    ground: &Facts<'_>,
     policy: &TopicPolicy,
     limits: &[GateLimit],
-    record: &RecordSizes,
+    record: &EstimatedRecord,
     checks: &[Check],
 ) -> Vec<Advice> {
     let triage = Triage {

@@ -6,7 +6,8 @@ use super::{
     BrokerFacts, Comparison, Finding, FindingRule, MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting,
     Severity, Value,
 };
-use crate::policy::{Limit, Source, grouped};
+use crate::policy::{Limit, grouped};
+use crate::vocabulary::Source;
 
 /// What a Produce request has beside its one batch: header, names, counts. A topic's name is at most 249 bytes, a
 /// client id seldom more.
@@ -256,7 +257,7 @@ fn frame(comparison: &Comparison<'_>, least: u64, found: &mut Vec<Finding>) {
             values,
             why: format!(
                 "A request between {} and {} bytes passes sizegate, and the broker closes the connection for it without \
-                 an answer: the client retries for minutes and learns nothing.",
+                 an response: the client retries for minutes and learns nothing.",
                 grouped(socket),
                 grouped(frame)
             ),

@@ -9,7 +9,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::cluster::CompressionType;
-use crate::policy::{Codec, Source, labelled};
+use crate::vocabulary::{Codec, Source, labelled};
 
 labelled! {
     /// Where a value of a config comes from (`DescribeConfigsResponse.ConfigSource`).
@@ -159,7 +159,7 @@ impl TopicFacts {
         }
     }
 
-    /// The largest batch the broker takes, and the source that says so, as `cluster::Learned::batch_limit`.
+    /// The largest batch the broker takes, and the source that says so, as `cluster::TopicLimit::batch_limit`.
     pub fn batch_limit(&self) -> Option<(u64, Source)> {
         let declared = self.max_message_bytes.as_ref().map(|setting| {
             let source = if setting.is_override() {

@@ -9,7 +9,8 @@ use crate::cluster::CompressionType;
 use crate::policy::families::{
     Alignment, Family, Gap, Holder, Member, MemberKind, Membership, gaps,
 };
-use crate::policy::{Codec, DEFAULT_MAX_REQUEST_SIZE, Gate, LIMITS, Limit, Source, grouped};
+use crate::policy::{LIMITS, Limit, grouped};
+use crate::vocabulary::{Codec, DEFAULT_MAX_REQUEST_SIZE, Gate, Source};
 
 pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     circles(comparison, found);

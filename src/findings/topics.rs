@@ -4,7 +4,8 @@ use super::{
     COMPRESSION_TYPE, Comparison, Finding, FindingRule, MAX_DECOMPRESSED_MESSAGE_BYTES,
     MAX_MESSAGE_BYTES, SEGMENT_BYTES, Severity, TopicFacts, Value,
 };
-use crate::policy::{BATCHING_BYTES, Codec, Gate, Source, TopicPolicy, grouped};
+use crate::policy::{TopicPolicy, grouped};
+use crate::vocabulary::{BATCHING_BYTES, Codec, Gate, Source};
 
 /// What a topic takes that takes all that clients batch: Kafka's own default.
 const BATCHING_LIMIT: u64 = BATCHING_BYTES + 12;

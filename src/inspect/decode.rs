@@ -6,10 +6,13 @@ use super::effort::Effort;
 use super::limits::Ceilings;
 use super::near::NearGates;
 use super::tally::{Tally, record_at};
-use super::{Finding, Inspection, Proof, Scratch, Undecodable};
+use super::{Inspection, Judgement, Proof, Scratch, Undecodable};
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordError, RecordSizes, RecordStream};
-use crate::codec::{Bound, DecodeError, End, Output, scan_cost_bytes, scanned_bound, upper_bound};
-use crate::policy::{Codec, RecordAt, Size};
+use crate::codec::{
+    DecodeError, End, Output, UpperBound, scan_cost_bytes, scanned_bound, upper_bound,
+};
+use crate::policy::{RecordAt, Size};
+use crate::vocabulary::Codec;
 
 /// As [`super::look_at_plain`], for a payload that is compressed.
 pub(super) fn look(
@@ -29,7 +32,7 @@ pub(super) fn look(
     let effort = effort.less(scanned_bytes);
     let Ok(count @ 1..) = u32::try_from(header.records_count) else {
         return proven.unwrap_or(Inspection::new(
-            Finding::Undecodable(Undecodable::RecordCount),
+            Judgement::Undecodable(Undecodable::RecordCount),
             Proof::Header,
         ));
     };
@@ -80,8 +83,8 @@ fn within_by_bound(
     effort: Effort,
 ) -> (Option<Inspection>, bool, u64) {
     let is_free = ceilings.hold(u64::MAX);
-    let holds = |bound: &Bound| ceilings.hold(uncompressed(bound.at_most));
-    let far = |bound: &Bound| ceilings.are_far(uncompressed(bound.at_most), bound.is_exact);
+    let holds = |bound: &UpperBound| ceilings.hold(uncompressed(bound.at_most));
+    let far = |bound: &UpperBound| ceilings.are_far(uncompressed(bound.at_most), bound.is_exact);
     let mut scanned_bytes = 0;
     let by_headers = upper_bound(codec, payload).filter(holds);
     let bound = by_headers.filter(far).or_else(|| {
@@ -97,8 +100,12 @@ fn within_by_bound(
     let within = Inspection {
         scanned_bytes,
         ..Inspection::new(
-            Finding::Within,
-            if is_free { Proof::Header } else { Proof::Bound },
+            Judgement::Within,
+            if is_free {
+                Proof::Header
+            } else {
+                Proof::UpperBound
+            },
         )
     };
     let proven = match bound {
@@ -206,13 +213,13 @@ impl Reading<'_> {
         }
         let over = self.tally.over.or_else(|| ceilings.batch_over(size));
         let finding = match (over, end, records) {
-            (Some(over), _, _) => Finding::Over(over),
-            (None, Err(error), _) => Finding::Undecodable(Undecodable::Payload(error)),
-            (None, Ok(End::OverCap), _) => Finding::Unfinished,
+            (Some(over), _, _) => Judgement::Over(over),
+            (None, Err(error), _) => Judgement::Undecodable(Undecodable::Payload(error)),
+            (None, Ok(End::OverCap), _) => Judgement::Unfinished,
             (None, Ok(_), Err(error)) if self.needs_records => {
-                Finding::Undecodable(Undecodable::Records(error))
+                Judgement::Undecodable(Undecodable::Records(error))
             }
-            (None, Ok(_), _) => Finding::Within,
+            (None, Ok(_), _) => Judgement::Within,
         };
         let are_measured = is_whole && records.is_ok();
         let near = if is_whole {

@@ -6,7 +6,7 @@ use super::limits::Ceilings;
 use super::{BATCH_HEADER_BYTES, DeepLimits};
 use crate::batch::BatchHeader;
 use crate::codec::upper_bound;
-use crate::policy::Codec;
+use crate::vocabulary::Codec;
 
 /// How much one inspection does.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,7 +35,7 @@ impl Effort {
     };
 
     /// Decompresses no more than so many bytes, and scans no longer than that takes. Where that does not suffice for a verdict the finding is
-    /// [`Unfinished`](super::Finding::Unfinished); where it does not suffice for measures, they are missing.
+    /// [`Unfinished`](super::Judgement::Unfinished); where it does not suffice for measures, they are missing.
     pub const fn decode_at_most(self, bytes: u64) -> Self {
         Self {
             decode_at_most_bytes: bytes,

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use super::limits::Ceilings;
 use super::tally::Tally;
 use super::{
-    DeepLimits, Effort, Finding, Inspection, NearGates, Over, Proof, Scratch, Undecodable,
+    DeepLimits, Effort, Inspection, Judgement, NearGates, Over, Proof, Scratch, Undecodable,
     inspect_more,
 };
 use crate::batch::{
@@ -17,7 +17,8 @@ use crate::batch::{
     as_one_batch, messages,
 };
 use crate::codec::{DecodeError, End, Output, crc32, upper_bound};
-use crate::policy::{Codec, Size};
+use crate::policy::Size;
+use crate::vocabulary::Codec;
 
 /// Inspects a message set. Its proof is the dearest that a message needed; its `uncompressed` that of the largest
 /// message, `records` and `largest` are not given.
@@ -29,7 +30,7 @@ pub fn inspect_message_set(
 ) -> Inspection {
     scratch.sizes.clear();
     scratch.overs.clear();
-    let mut whole = Inspection::new(Finding::Within, Proof::Header);
+    let mut whole = Inspection::new(Judgement::Within, Proof::Header);
     let mut index = 0u32;
     for message in messages(set) {
         // What is not a message set is refused by the broker for that.
@@ -49,7 +50,7 @@ pub fn inspect_message_set(
         whole.near = whole.near.and(one.near);
         whole.is_cut |= one.is_cut;
         whole.uncompressed = larger(whole.uncompressed, one.uncompressed);
-        if one.finding != Finding::Within && whole.finding == Finding::Within {
+        if one.finding != Judgement::Within && whole.finding == Judgement::Within {
             whole.finding = behind(one.finding, index);
             if !effort.is_of_all_gates() {
                 break;
@@ -57,7 +58,7 @@ pub fn inspect_message_set(
         }
         index = index.saturating_add(count);
     }
-    if (whole.finding == Finding::Within || effort.is_of_all_gates())
+    if (whole.finding == Judgement::Within || effort.is_of_all_gates())
         && let Some(batch) = as_one_batch(set)
     {
         let size = Size::Exact(batch.batch_bytes());
@@ -68,11 +69,11 @@ pub fn inspect_message_set(
             let is_sound = messages(set)
                 .flatten()
                 .all(|message| crc32(message.checked()) == message.crc);
-            if whole.finding == Finding::Within {
+            if whole.finding == Judgement::Within {
                 whole.finding = if is_sound {
-                    Finding::Over(over)
+                    Judgement::Over(over)
                 } else {
-                    Finding::BadCrc
+                    Judgement::BadCrc
                 };
             }
             if is_sound && effort.is_of_all_gates() {
@@ -88,13 +89,13 @@ fn larger(a: Option<Size>, b: Option<Size>) -> Option<Size> {
 }
 
 /// A record's index counts from the first message of the set.
-fn behind(finding: Finding, index: u32) -> Finding {
+fn behind(finding: Judgement, index: u32) -> Judgement {
     match finding {
-        Finding::Over(mut over) => {
+        Judgement::Over(mut over) => {
             if let Some(record) = &mut over.record {
                 record.index = record.index.saturating_add(index);
             }
-            Finding::Over(over)
+            Judgement::Over(over)
         }
         other => other,
     }
@@ -109,9 +110,12 @@ fn inspect_message(
 ) -> (Inspection, u32) {
     let ceilings = Ceilings::new(limits, message.wire_bytes(), effort.near_share());
     let (found, count) = look(message, &ceilings, effort, scratch);
-    let is_refused = matches!(found.finding, Finding::Over(_) | Finding::Undecodable(_));
+    let is_refused = matches!(
+        found.finding,
+        Judgement::Over(_) | Judgement::Undecodable(_)
+    );
     if is_refused && crc32(message.checked()) != message.crc {
-        return (Inspection::new(Finding::BadCrc, found.proof), count);
+        return (Inspection::new(Judgement::BadCrc, found.proof), count);
     }
     (found, count)
 }
@@ -126,7 +130,12 @@ fn look(
         decoders, overs, ..
     } = scratch;
     let overs = effort.is_of_all_gates().then_some(overs);
-    let unreadable = |why| (Inspection::new(Finding::Undecodable(why), Proof::Header), 1);
+    let unreadable = |why| {
+        (
+            Inspection::new(Judgement::Undecodable(why), Proof::Header),
+            1,
+        )
+    };
     let Some(codec) = Codec::from_attributes(message.attributes) else {
         return unreadable(Undecodable::UnknownCodec);
     };
@@ -141,7 +150,7 @@ fn look(
         if let Some(overs) = tally.overs.take() {
             overs.extend(ceilings.batch_overs(size));
         }
-        let finding = tally.over.map_or(Finding::Within, Finding::Over);
+        let finding = tally.over.map_or(Judgement::Within, Judgement::Over);
         let inspection = Inspection {
             near: tally.near.and(ceilings.batch_near(size)),
             ..Inspection::new(finding, Proof::Walk).measured(size)
@@ -157,7 +166,7 @@ fn look(
         && ceilings.are_far_from_message(around_batch, bound.at_most, bound.is_exact)
     {
         // How many are in it is not known; nothing behind it is numbered by that but for a text.
-        let mut within = Inspection::new(Finding::Within, Proof::Bound);
+        let mut within = Inspection::new(Judgement::Within, Proof::UpperBound);
         if bound.is_exact {
             let size = around.saturating_add(bound.at_most);
             within.near = ceilings.batch_near(Size::Exact(size));
@@ -185,8 +194,8 @@ fn look(
     if bound.is_some() {
         // Decoded for what it is near only: what it met on the way changes nothing.
         found = Inspection {
-            finding: Finding::Within,
-            proof: Proof::Bound,
+            finding: Judgement::Within,
+            proof: Proof::UpperBound,
             uncompressed: None,
             ..found
         };
@@ -247,11 +256,11 @@ impl Reading<'_> {
         }
         let over: Option<Over> = self.tally.over.or_else(|| ceilings.batch_over(size));
         let finding = match (over, end, messages) {
-            (Some(over), _, _) => Finding::Over(over),
-            (None, Err(error), _) => Finding::Undecodable(Undecodable::Payload(error)),
-            (None, Ok(End::OverCap), _) => Finding::Unfinished,
-            (None, Ok(_), Err(error)) => Finding::Undecodable(Undecodable::Records(error)),
-            (None, Ok(_), Ok(_)) => Finding::Within,
+            (Some(over), _, _) => Judgement::Over(over),
+            (None, Err(error), _) => Judgement::Undecodable(Undecodable::Payload(error)),
+            (None, Ok(End::OverCap), _) => Judgement::Unfinished,
+            (None, Ok(_), Err(error)) => Judgement::Undecodable(Undecodable::Records(error)),
+            (None, Ok(_), Ok(_)) => Judgement::Within,
         };
         let inspection = Inspection {
             decoded_bytes: self.decoded,

@@ -3,7 +3,7 @@
 //! Invariant: every gate inside a batch is noticed here and nowhere else, so that what counts as near does not depend
 //! on the codec, nor on what else is measured.
 
-use crate::policy::Gate;
+use crate::vocabulary::Gate;
 
 /// A set of gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -15,7 +15,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::own::Own;
 use super::read_ahead::ReadAhead;
-use super::reasons::{Peer, explained, tls_reason};
+use super::reasons::{Side, explained, tls_reason};
 use super::stream::Stream;
 use super::tls::{self, TlsConfigError};
 use crate::config::{ClientTls, Cluster, HostPort, ServerTls};
@@ -118,7 +118,7 @@ impl ClientSide {
 
 /// A plaintext listener of Kafka takes a TLS hello for a request of 369 MB, and closes.
 fn refused_by_broker(error: io::Error) -> io::Error {
-    let error = explained(error, Peer::Broker);
+    let error = explained(error, Side::Broker);
     let kind = error.kind();
     match kind {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => io::Error::new(
@@ -226,7 +226,7 @@ impl Acceptor {
 
 impl From<io::Error> for NotAccepted {
     fn from(error: io::Error) -> Self {
-        match tls_reason(&error, Peer::Client) {
+        match tls_reason(&error, Side::Client) {
             Some(reason) => Self::Tls(reason),
             None => Self::Io(error),
         }

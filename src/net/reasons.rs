@@ -8,14 +8,14 @@ use rustls::{AlertDescription, CertificateError, Error};
 
 /// Who is on the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
+pub enum Side {
     /// A client of ours.
     Client,
     /// A broker.
     Broker,
 }
 
-impl Peer {
+impl Side {
     const fn name(self) -> &'static str {
         match self {
             Self::Client => "the client",
@@ -41,21 +41,21 @@ impl Peer {
 }
 
 /// The reason in an error of a TLS stream or handshake; `None` where TLS is not to blame.
-pub fn tls_reason(error: &io::Error, peer: Peer) -> Option<String> {
+pub fn tls_reason(error: &io::Error, peer: Side) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(format!("{} ({error})", in_words(error, peer)))
 }
 
 /// The same error, with the reason in words where TLS is to blame. In TLS 1.3 a peer's refusal of our certificate comes
 /// with the first read, after the handshake.
-pub fn explained(error: io::Error, peer: Peer) -> io::Error {
+pub fn explained(error: io::Error, peer: Side) -> io::Error {
     match tls_reason(&error, peer) {
         Some(reason) => io::Error::new(error.kind(), reason),
         None => error,
     }
 }
 
-fn in_words(error: &Error, peer: Peer) -> String {
+fn in_words(error: &Error, peer: Side) -> String {
     let who = peer.name();
     match error {
         Error::AlertReceived(alert) => alert_in_words(*alert, peer),
@@ -73,7 +73,7 @@ fn in_words(error: &Error, peer: Peer) -> String {
 }
 
 /// What the peer says of us (RFC 8446, section 6.2). Java says `certificate_unknown` for nearly everything.
-fn alert_in_words(alert: AlertDescription, peer: Peer) -> String {
+fn alert_in_words(alert: AlertDescription, peer: Side) -> String {
     let (who, ours) = (peer.name(), peer.our_certificate());
     match alert {
         AlertDescription::CertificateExpired => {
@@ -83,7 +83,7 @@ fn alert_in_words(alert: AlertDescription, peer: Peer) -> String {
             format!("{who} does not trust the authority of our certificate: {ours}")
         }
         AlertDescription::CertificateRequired | AlertDescription::BadCertificate
-            if peer == Peer::Broker =>
+            if peer == Side::Broker =>
         {
             format!("the broker asks for a certificate that it trusts: {ours}")
         }
@@ -105,10 +105,10 @@ fn alert_in_words(alert: AlertDescription, peer: Peer) -> String {
     }
 }
 
-fn certificate_in_words(why: &CertificateError, peer: Peer) -> String {
+fn certificate_in_words(why: &CertificateError, peer: Side) -> String {
     let whose = match peer {
-        Peer::Client => "the client's certificate",
-        Peer::Broker => "the broker's certificate",
+        Side::Client => "the client's certificate",
+        Side::Broker => "the broker's certificate",
     };
     match why {
         CertificateError::ExpiredContext { time, not_after } => {
@@ -147,7 +147,7 @@ fn span(seconds: u64) -> String {
 mod tests {
     use super::*;
 
-    fn reason(error: Error, peer: Peer) -> String {
+    fn reason(error: Error, peer: Side) -> String {
         tls_reason(&io::Error::other(error), peer).expect("a reason")
     }
 
@@ -156,22 +156,22 @@ mod tests {
         for (error, peer, words) in [
             (
                 Error::NoCertificatesPresented,
-                Peer::Client,
+                Side::Client,
                 "the client brings no certificate, and listener.tls.client_ca_file asks for one (",
             ),
             (
                 Error::AlertReceived(AlertDescription::CertificateUnknown),
-                Peer::Client,
+                Side::Client,
                 "the client does not accept our certificate",
             ),
             (
                 Error::AlertReceived(AlertDescription::BadCertificate),
-                Peer::Broker,
+                Side::Broker,
                 "the broker asks for a certificate that it trusts: cluster.tls.cert_file (",
             ),
             (
                 Error::InvalidCertificate(CertificateError::UnknownIssuer),
-                Peer::Broker,
+                Side::Broker,
                 "the broker's certificate is by no authority in cluster.tls.ca_file (",
             ),
         ] {
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn an_error_of_the_network_is_none_of_tls() {
         let error = io::Error::from(io::ErrorKind::ConnectionReset);
-        assert_eq!(tls_reason(&error, Peer::Client), None);
+        assert_eq!(tls_reason(&error, Side::Client), None);
     }
 
     #[test]

@@ -108,9 +108,9 @@ async fn exchange_both_ways(mut client: Stream, mut server: Stream) {
     server.write_all(b"answer").await.unwrap();
     server.flush().await.unwrap();
     drop(server);
-    let mut answer = Vec::new();
-    client.read_to_end(&mut answer).await.unwrap();
-    assert_eq!(answer, b"answer");
+    let mut response = Vec::new();
+    client.read_to_end(&mut response).await.unwrap();
+    assert_eq!(response, b"answer");
 }
 
 #[tokio::test]

@@ -19,8 +19,8 @@ use regex::Regex;
 pub use arithmetic::{Gap, Holder, Reach, gaps};
 pub use names::{Relative, relative};
 
-use super::{DEFAULT_MAX_REQUEST_SIZE, labelled};
 use crate::config::{self, MAIN, TopicPattern};
+use crate::vocabulary::{DEFAULT_MAX_REQUEST_SIZE, labelled};
 
 labelled! {
     /// What a member is for.

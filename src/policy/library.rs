@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::words::labelled;
+use crate::vocabulary::labelled;
 
 labelled! {
     /// A client library whose ways are known.

@@ -6,7 +6,7 @@
 //!
 //! * **A reference.** How old batches are when nothing keeps them, clock skew included: the least age seen on this
 //!   connection lately, seen several times. Without it there is no suspicion.
-//! * **Nothing else kept the record.** While it waited, no other batch was late, no answer was slow, the client was
+//! * **Nothing else kept the record.** While it waited, no other batch was late, no response was slow, the client was
 //!   not throttled, had room for more requests and a line that was not busy. A queue in the producer shows as one
 //!   of these.
 //! * **Not the application's own time.** A record bears the time at which its application made it, which may be long
@@ -40,7 +40,7 @@ const MOST_MS: i64 = 60_000;
 const REFERENCES: u32 = 3;
 /// A reference is forgotten after one to two of these: clocks drift by some ms in it.
 const WINDOW_MS: i64 = 300_000;
-/// Requests in flight at which a producer may be waiting for an answer: `max.in.flight.requests.per.connection` is
+/// Requests in flight at which a producer may be waiting for a response: `max.in.flight.requests.per.connection` is
 /// 5 by default.
 const MANY_IN_FLIGHT: usize = 4;
 /// Waits, resends and requests remembered.
@@ -61,7 +61,7 @@ pub struct Arrival {
 
 /// What the header of a batch says.
 #[derive(Debug, Clone, Copy)]
-pub struct Sent {
+pub struct SentBatch {
     /// Its largest timestamp, by the producer's clock; below 0: none.
     pub max_timestamp_ms: i64,
     /// Its records.
@@ -164,7 +164,7 @@ impl<T> LingerWatch<T> {
     }
 
     /// One batch of the request in hand. A suspicion that came up earlier may be certain by now.
-    pub fn batch(&mut self, sent: &Sent, of: impl FnOnce() -> T) -> Option<Suspect<T>> {
+    pub fn batch(&mut self, sent: &SentBatch, of: impl FnOnce() -> T) -> Option<Suspect<T>> {
         let certain = self.look_at(sent, of);
         self.youngest_ms[0] = self.youngest_ms[0].max(sent.max_timestamp_ms);
         let took_ms = self.ended_ms.saturating_sub(self.begun_ms);
@@ -174,7 +174,7 @@ impl<T> LingerWatch<T> {
         certain
     }
 
-    fn look_at(&mut self, sent: &Sent, of: impl FnOnce() -> T) -> Option<Suspect<T>> {
+    fn look_at(&mut self, sent: &SentBatch, of: impl FnOnce() -> T) -> Option<Suspect<T>> {
         if sent.records > 1 {
             self.joined_bytes = self.joined_bytes.max(sent.wire_bytes);
         }

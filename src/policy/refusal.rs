@@ -4,9 +4,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{
-    BatchFacts, Codec, Gate, LIMITS, Library, Limit, MemberLimit, RecordAt, Size, Source, Violation,
-};
+use super::{BatchFacts, LIMITS, Library, Limit, MemberLimit, RecordAt, Size, Violation};
+use crate::vocabulary::{Codec, Gate, Source};
 
 /// The longest `error_message`.
 pub const LONGEST_TEXT: usize = 1024;

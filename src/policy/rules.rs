@@ -8,11 +8,12 @@ use regex::RegexSet;
 
 use super::clients::{Client, ClientMatchers, ClientRules};
 use super::families::Families;
-use super::{Action, BatchFacts, ErrorCode, Gate, Limit, Size, Source, Violation};
+use super::{BatchFacts, Limit, Size, Violation};
 use crate::config::{
     self, BatchLimit, Config, Decode, InsideLimit, Limits, Mode, Rule, TopicPattern,
 };
 use crate::inspect::{DeepLimits, Over};
+use crate::vocabulary::{Action, ErrorCode, Gate, Source};
 
 /// The configuration's rules, ready to be asked. Asked once per session and topic, never per request.
 #[derive(Debug, Clone)]

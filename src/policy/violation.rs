@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Codec, Gate, Source};
+use crate::vocabulary::{Codec, Gate, Source};
 
 /// A measured size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -286,7 +286,7 @@ impl Drop for Admission {
     }
 }
 
-/// What a session remembers beyond frames and outboxes, charged in steps: an ordinary session remembers little, and
+/// What a session remembers beyond frames and write queue, charged in steps: an ordinary session remembers little, and
 /// takes no lock for it.
 #[derive(Debug, Default)]
 pub struct Account {

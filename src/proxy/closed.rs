@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::session::Close;
 use super::{ClientInfo, Shared};
-use crate::net::{Peer, tls_reason};
+use crate::net::{Side, tls_reason};
 
 /// A connection that counts as open until it is noted why it ended, or until its session is gone without a word: then
 /// it has panicked, which is one connection's misfortune.
@@ -66,7 +66,7 @@ fn note(who: &ClientInfo, close: &Close, shared: &Shared) {
 fn count(close: &Close, shared: &Shared) {
     shared.metrics.connection_closed(close.label());
     match close {
-        Close::MalformedRequest(malformed) | Close::MalformedAnswer(malformed) => {
+        Close::MalformedRequest(malformed) | Close::MalformedResponse(malformed) => {
             shared.metrics.malformed(malformed.reason.label());
         }
         Close::Foreign(protocol) => shared.metrics.frames_refused(protocol),
@@ -81,9 +81,9 @@ fn count(close: &Close, shared: &Shared) {
 fn detail(close: &Close) -> Option<String> {
     match close {
         Close::ByClient | Close::ByBroker | Close::Idle | Close::Shutdown => None,
-        Close::Downstream(error) => tls_reason(error, Peer::Client),
-        Close::Upstream(error) => tls_reason(error, Peer::Broker),
-        Close::MalformedRequest(malformed) | Close::MalformedAnswer(malformed) => {
+        Close::Downstream(error) => tls_reason(error, Side::Client),
+        Close::Upstream(error) => tls_reason(error, Side::Broker),
+        Close::MalformedRequest(malformed) | Close::MalformedResponse(malformed) => {
             Some(format!("{}: {}", malformed.field, malformed.reason.label()))
         }
         Close::Foreign(protocol) | Close::Plaintext(protocol) => Some((*protocol).to_owned()),
@@ -91,7 +91,7 @@ fn detail(close: &Close) -> Option<String> {
         Close::FrameTooLarge { api_key, .. } => Some(format!("api_key {api_key}")),
         Close::Unreachable(error) => Some(error.to_string()),
         Close::ByBrokerOnLarge { .. } => Some("large Produce".to_owned()),
-        Close::RefusedWithoutAnswer | Close::Stalled | Close::HeadLate | Close::Loop => {
+        Close::RefusedWithoutResponse | Close::Stalled | Close::HeadLate | Close::Loop => {
             Some(String::new())
         }
     }
@@ -106,8 +106,8 @@ fn write(who: &ClientInfo, close: &Close, detail: &str, shared: &Shared) {
         Close::MalformedRequest(malformed) => {
             tracing::warn!(%client, client_id, reason, field = malformed.field, problem = malformed.reason.label(), "connection closed: the request is not the Kafka protocol");
         }
-        Close::MalformedAnswer(malformed) => {
-            tracing::error!(%client, client_id, reason, field = malformed.field, problem = malformed.reason.label(), "connection closed: the broker's answer is not what was asked for");
+        Close::MalformedResponse(malformed) => {
+            tracing::error!(%client, client_id, reason, field = malformed.field, problem = malformed.reason.label(), "connection closed: the broker's response is not what was asked for");
         }
         Close::Foreign(protocol) => {
             tracing::warn!(%client, reason, protocol, "connection closed: the client speaks {protocol}, this port speaks the Kafka protocol without TLS");
@@ -124,7 +124,7 @@ fn write(who: &ClientInfo, close: &Close, detail: &str, shared: &Shared) {
         } => {
             tracing::warn!(%client, client_id, reason, api_key, request_bytes, limit_bytes = shared.frame_bytes, "connection closed: a request above listener.frame_bytes that is no Produce");
         }
-        Close::RefusedWithoutAnswer => {
+        Close::RefusedWithoutResponse => {
             tracing::info!(%client, client_id, reason, "connection closed: a Produce with acks=0 was refused, and closing is the only answer it can have");
         }
         Close::Loop => {

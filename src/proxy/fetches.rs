@@ -17,7 +17,9 @@ use crate::inspect::SizesTally;
 use crate::policy::LARGE_BYTES;
 use crate::telemetry::{FetchSetting, OTHER, TopicMetrics};
 use crate::wire::consumer::ConsumerRequest;
-use crate::wire::fetch::{Ask, Asked, FetchAnswer, FetchRequest, Served};
+use crate::wire::fetch::{
+    PartitionRequest, RequestReader, RequestVisitor, ResponseReader, ResponseVisitor,
+};
 use crate::wire::produce::TopicKey;
 use crate::wire::{Malformed, Walker};
 
@@ -36,9 +38,9 @@ pub struct Fetches {
     /// The request that is being read.
     request: Option<Reading>,
     asked: Remembered,
-    /// Requests whose answers are to come. With more than one, what was asked last is not what is served next.
+    /// Requests whose responses are to come. With more than one, what was asked last is not what is served next.
     in_flight: usize,
-    answer: FetchAnswer,
+    response: ResponseReader,
     serving: Serving,
     returns: Returns,
 }
@@ -46,7 +48,7 @@ pub struct Fetches {
 /// A request that is being read.
 #[derive(Debug)]
 enum Reading {
-    Fetch(FetchRequest),
+    Fetch(RequestReader),
     /// It tells how the consumer came to an offset.
     Position(ConsumerRequest),
 }
@@ -56,7 +58,7 @@ enum Reading {
 struct Serving {
     /// Its metrics alone where its name is not known.
     topic: Option<Result<Arc<TopicHandle>, Arc<TopicMetrics>>>,
-    /// Its batches, counted together: a topic of tiny batches has ten thousand in an answer.
+    /// Its batches, counted together: a topic of tiny batches has ten thousand in a response.
     sizes: SizesTally,
 }
 
@@ -86,11 +88,11 @@ struct Remembered {
     swept: u64,
 }
 
-type Partitions = HashMap<i32, Asking>;
+type Partitions = HashMap<i32, FetchRequestReader>;
 
 /// What is asked of a partition.
 #[derive(Debug)]
-struct Asking {
+struct FetchRequestReader {
     offset: i64,
     max_bytes: i32,
     round: u64,
@@ -101,7 +103,7 @@ struct Asking {
 impl Fetches {
     /// A request of so many bytes begins, in one of [`crate::wire::fetch::VERSIONS`].
     pub fn begin_request(&mut self, version: i16, frame_bytes: usize) {
-        self.request = Some(Reading::Fetch(FetchRequest::new(version, frame_bytes)));
+        self.request = Some(Reading::Fetch(RequestReader::new(version, frame_bytes)));
         self.in_flight = self.in_flight.saturating_add(1);
     }
 
@@ -140,7 +142,7 @@ impl Fetches {
     pub fn remembered_bytes(&self) -> usize {
         let asked = &self.asked;
         (asked.by_name.len() + asked.by_id.len()) * TOPIC_BYTES
-            + asked.partitions * size_of::<(i32, Asking)>() * 2
+            + asked.partitions * size_of::<(i32, FetchRequestReader)>() * 2
     }
 
     /// The request is over.
@@ -148,14 +150,14 @@ impl Fetches {
         self.request = None;
     }
 
-    /// An answer begins.
-    pub fn begin_answer(&mut self) {
-        self.answer = FetchAnswer::default();
+    /// A response begins.
+    pub fn begin_response(&mut self) {
+        self.response = ResponseReader::default();
         self.serving.turn(None);
     }
 
-    /// Walks the next bytes of an answer.
-    pub fn read_answer(
+    /// Walks the next bytes of a response.
+    pub fn read_response(
         &mut self,
         walker: &mut Walker,
         chunk: &[u8],
@@ -171,11 +173,11 @@ impl Fetches {
             client,
             now,
         };
-        walker.advance(chunk, &mut self.answer.seen_by(serves))
+        walker.advance(chunk, &mut self.response.seen_by(serves))
     }
 
     /// The answer to a request that was read is over.
-    pub fn end_answer(&mut self) {
+    pub fn end_response(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.served();
     }
@@ -191,14 +193,14 @@ impl Fetches {
         }
     }
 
-    /// Counts what an answer served.
+    /// Counts what a response served.
     pub fn served(&mut self) {
         self.serving.turn(None);
     }
 }
 
 impl Remembered {
-    fn find(&mut self, topic: TopicKey<'_>, partition: i32) -> Option<&mut Asking> {
+    fn find(&mut self, topic: TopicKey<'_>, partition: i32) -> Option<&mut FetchRequestReader> {
         let partitions = match topic {
             TopicKey::Name(name) => self.by_name.get_mut(name),
             TopicKey::Id(id) => self.by_id.get_mut(&id),
@@ -206,7 +208,7 @@ impl Remembered {
         partitions?.get_mut(&partition)
     }
 
-    fn remember(&mut self, topic: TopicKey<'_>, ask: Ask) {
+    fn remember(&mut self, topic: TopicKey<'_>, ask: PartitionRequest) {
         if matches!(topic, TopicKey::Name(name) if name.len() > LONGEST_NAME) {
             return;
         }
@@ -220,7 +222,7 @@ impl Remembered {
             self.sweep();
         }
         if self.partitions < REMEMBERED {
-            let asking = Asking {
+            let asking = FetchRequestReader {
                 offset: ask.offset,
                 max_bytes: ask.max_bytes,
                 round,
@@ -259,7 +261,7 @@ struct Asks<'a> {
     client: &'a mut ClientInfo,
 }
 
-impl Asked for Asks<'_> {
+impl RequestVisitor for Asks<'_> {
     fn client_id(&mut self, client_id: Option<&[u8]>) {
         self.client.learn_client_id(client_id);
     }
@@ -269,12 +271,12 @@ impl Asked for Asks<'_> {
         self.asked.round += u64::from(starts_anew);
     }
 
-    fn partition(&mut self, topic: TopicKey<'_>, ask: Ask) {
+    fn partition(&mut self, topic: TopicKey<'_>, ask: PartitionRequest) {
         self.asked.remember(topic, ask);
     }
 }
 
-/// An answer being read.
+/// A response being read.
 struct Serves<'a> {
     /// What it answers; `None` where that is not sure.
     asked: Option<&'a mut Remembered>,
@@ -286,7 +288,7 @@ struct Serves<'a> {
     now: Instant,
 }
 
-impl Served for Serves<'_> {
+impl ResponseVisitor for Serves<'_> {
     fn topic(&mut self, topic: TopicKey<'_>) {
         self.serving
             .turn(Some(match self.topics.resolve(self.shared, topic) {
@@ -311,7 +313,7 @@ impl Served for Serves<'_> {
             (FetchSetting::Whole, whole_bytes),
         ];
         let exceeded = setting.into_iter().find(|(_, bytes)| wire_bytes > *bytes);
-        let at = Ask {
+        let at = PartitionRequest {
             partition,
             offset: asking.offset,
             max_bytes: asking.max_bytes,
@@ -363,7 +365,7 @@ impl Served for Serves<'_> {
             offset: asking.offset,
             now: self.now,
         };
-        let at = Ask {
+        let at = PartitionRequest {
             partition,
             offset: asking.offset,
             max_bytes: asking.max_bytes,

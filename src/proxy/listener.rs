@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::book::Route;
+use super::advertised::Route;
 use super::session::{Close, Session};
 use super::{ClientInfo, Shared, closed};
 use crate::net::NotAccepted;
@@ -24,7 +24,7 @@ pub struct Listeners {
 }
 
 /// What serves the sockets.
-pub struct Bound {
+pub struct BoundSockets {
     /// Where sessions run.
     pub workers: Vec<Handle>,
     /// Sessions in progress.
@@ -42,7 +42,7 @@ impl Listeners {
     /// The first address that cannot be bound, by name.
     pub async fn bind(bind: SocketAddr, shared: &Shared) -> io::Result<Self> {
         let mut sockets = vec![(listen(bind, "listener.bind").await?, Route::Bootstrap)];
-        for (port, node_id) in shared.book.node_ports() {
+        for (port, node_id) in shared.advertised.node_ports() {
             let address = SocketAddr::new(bind.ip(), port);
             let key = format!("listener.node_ports, broker {node_id}");
             sockets.push((listen(address, &key).await?, Route::Node(node_id)));
@@ -51,7 +51,7 @@ impl Listeners {
     }
 
     /// Accepts until shutdown. Each socket has a task of its own on the current runtime.
-    pub fn serve(self, shared: &Arc<Shared>, bound: Bound) -> Arc<Bound> {
+    pub fn serve(self, shared: &Arc<Shared>, bound: BoundSockets) -> Arc<BoundSockets> {
         let bound = Arc::new(bound);
         let next = Arc::new(AtomicUsize::new(0));
         for (socket, route) in self.sockets {
@@ -79,7 +79,7 @@ async fn accept(
     socket: TcpListener,
     route: Route,
     shared: Arc<Shared>,
-    bound: Arc<Bound>,
+    bound: Arc<BoundSockets>,
     next: Arc<AtomicUsize>,
 ) {
     loop {
@@ -162,7 +162,7 @@ async fn serve(
     };
     let route = match route {
         Route::Node(_) => Some(route),
-        Route::Bootstrap => shared.book.route_by_name(client.server_name()),
+        Route::Bootstrap => shared.advertised.route_by_name(client.server_name()),
     };
     let Some(route) = route else {
         let reason = match client.server_name() {

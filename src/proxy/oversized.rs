@@ -10,8 +10,8 @@ use crate::wire::{Malformed, Reason, Walker, Writer};
 /// Names and partitions remembered: enough for 40,000 partitions.
 const MOST_REMEMBERED_BYTES: usize = 1024 * 1024;
 
-/// An oversized request on its way to nowhere.
-pub struct Oversized {
+/// An oversized request that is read and dropped.
+pub struct OversizedFrame {
     /// Its head.
     pub head: FrameHead,
     /// It is only observed.
@@ -23,7 +23,7 @@ pub struct Oversized {
     found: Found,
 }
 
-/// What an answer must name.
+/// What a response must name.
 #[derive(Debug, Default)]
 pub struct Found {
     flexible: bool,
@@ -37,7 +37,7 @@ pub struct Found {
     remembered_bytes: usize,
 }
 
-impl Oversized {
+impl OversizedFrame {
     /// A request that begins with `head`.
     pub fn new(head: FrameHead, passes: bool) -> Self {
         let body = head.frame_bytes().saturating_sub(HEAD_BYTES);
@@ -64,7 +64,7 @@ impl Oversized {
         self.found.remembered_bytes
     }
 
-    /// Reads the next bytes of the frame, at most [`Oversized::left`] of them.
+    /// Reads the next bytes of the frame, at most [`OversizedFrame::left`] of them.
     pub fn read(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
         self.left = self.left.saturating_sub(chunk.len());
         let skipped = self.head_left.min(chunk.len());

@@ -8,16 +8,17 @@ use super::topics::TopicHandle;
 use super::verdict::{INVALID_RECORD, Sent};
 use super::{ClientInfo, Shared};
 use crate::policy::{
-    Action, BatchFacts, Blame, Client, ClientRules, Codec, Gate, Library, Place, Policy, Refusal,
-    Size, Source, Suspect, Violation,
+    BatchFacts, Blame, Client, ClientRules, Library, Place, Policy, Refusal, Size, Suspect,
+    Violation,
 };
 use crate::telemetry::{
-    BrokerRefusal, FetchSetting, Lingering, OVERSIZED_NOTE, Oversized, Peer, RefusalRecord, Stuck,
-    stuck_note,
+    BrokerRefusal, FetchSetting, Lingering, OVERSIZED_NOTE, OversizedFetch, Peer, RefusalRecord,
+    Stuck, stuck_note,
 };
+use crate::vocabulary::{Action, Codec, Gate, Source};
 use crate::wire::api_versions::ClientSoftware;
-use crate::wire::fetch::Ask;
-use crate::wire::produce_answer::PartitionResult;
+use crate::wire::fetch::PartitionRequest;
+use crate::wire::produce_response::PartitionResult;
 
 impl Shared {
     /// A refusal of a measured batch.
@@ -192,13 +193,13 @@ impl Shared {
     pub(super) fn report_oversized(
         &self,
         topic: &TopicHandle,
-        at: Ask,
+        at: PartitionRequest,
         batch_bytes: u64,
         (setting, setting_bytes): (FetchSetting, u64),
         client: &ClientInfo,
     ) {
         topic.metrics.fetch_oversized.inc();
-        self.observed.oversized.record(Oversized {
+        self.observed.oversized.record(OversizedFetch {
             topic: topic.name.to_string(),
             partition: at.partition,
             offset: at.offset,
@@ -215,7 +216,7 @@ impl Shared {
     pub(super) fn report_stuck(
         &self,
         topic: &TopicHandle,
-        at: Ask,
+        at: PartitionRequest,
         (batch_bytes, behind): (u64, Option<i64>),
         served: u64,
         client: &ClientInfo,

@@ -1,14 +1,14 @@
 //! One client connection with its one upstream connection: a state machine that is driven by one task.
 //!
 //! `requests` is the way from the client to the broker, `answers` the way back; both are polled in turn and
-//! share the ledger without a lock. Bytes are read into a buffer that belongs to the worker thread, and leave
+//! share the list of requests in flight without a lock. Bytes are read into a buffer that belongs to the worker thread, and leave
 //! it as slices: an idle session holds no buffer.
 
-mod answers;
 mod buffers;
 mod explain;
-mod hearsay;
+mod metadata_tap;
 mod requests;
+mod responses;
 mod sasl;
 
 use std::future::Future;
@@ -25,17 +25,17 @@ use tokio::io::AsyncWrite;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use self::answers::Answers;
 use self::requests::{Pending, Requests};
+use self::responses::Responses;
 use self::sasl::Exchange;
-use super::book::Route;
+use super::advertised::Route;
 use super::budget::{Account, Lease};
 use super::fetches::Fetches;
-use super::ledger::Ledger;
-use super::outbox::Outbox;
+use super::in_flight::InFlight;
 use super::verdict::{
-    CURRENT, Confirmed, Doubt, Inspected, Judge, LongDecode, Question, inspect_long,
+    CURRENT, Confirmed, Inspected, Judge, LongDecode, Question, ToConfirm, inspect_long,
 };
+use super::write_queue::WriteQueue;
 use super::{ClientInfo, Shared};
 use crate::cluster::{Lookup, TopicName};
 use crate::config::HostPort;
@@ -56,9 +56,9 @@ const STALL_BYTES: usize = 64 * 1024;
 const LONGEST_GATHERING: Duration = Duration::from_secs(60);
 /// How long a frame's first twelve bytes may take: they fit into one segment, and nobody has a reason to split them.
 const HEAD: Duration = Duration::from_secs(5);
-/// A broker is given this long for an answer, or for more of one, however short the idle timeout: what Kafka's clients
+/// A broker is given this long for a response, or for more of one, however short the idle timeout: what Kafka's clients
 /// give it (`request.timeout.ms`).
-const ANSWER: Duration = Duration::from_secs(30);
+const RESPONSE: Duration = Duration::from_secs(30);
 /// How long a client's or broker's last bytes may take to leave.
 const LINGER: Duration = Duration::from_secs(10);
 /// How long a client that was told goodbye may go on sending.
@@ -71,14 +71,14 @@ const ASK: Duration = Duration::from_secs(8);
 /// Why a session ended.
 #[derive(Debug)]
 pub enum Close {
-    /// The client closed, and has all its answers.
+    /// The client closed, and has all its responses.
     ByClient,
     /// The broker closed.
     ByBroker,
     /// The client's bytes are not the protocol.
     MalformedRequest(Malformed),
     /// The broker's bytes are not the protocol.
-    MalformedAnswer(Malformed),
+    MalformedResponse(Malformed),
     /// Another protocol on the port.
     Foreign(&'static str),
     /// No TLS on a port with TLS.
@@ -93,7 +93,7 @@ pub enum Close {
         request_bytes: u32,
     },
     /// A refused Produce with acks 0: closing is the only answer it can have.
-    RefusedWithoutAnswer,
+    RefusedWithoutResponse,
     /// No broker to talk to.
     Unreachable(io::Error),
     /// Nothing came or went for `idle_timeout`.
@@ -108,7 +108,7 @@ pub enum Close {
     Downstream(io::Error),
     /// The broker's side broke.
     Upstream(io::Error),
-    /// The broker closed, or its side broke, while it owed the answer to a large Produce.
+    /// The broker closed, or its side broke, while it owed the response to a large Produce.
     ByBrokerOnLarge {
         /// How large the request is.
         request_bytes: u32,
@@ -126,12 +126,12 @@ impl Close {
             Self::ByClient => "client_closed",
             Self::ByBroker => "broker_closed",
             Self::MalformedRequest(_) => "malformed_request",
-            Self::MalformedAnswer(_) => "malformed_answer",
+            Self::MalformedResponse(_) => "malformed_answer",
             Self::Foreign(_) => "foreign_protocol",
             Self::Plaintext(_) => "plaintext",
             Self::NoTls(_) => "tls",
             Self::FrameTooLarge { .. } => "frame_too_large",
-            Self::RefusedWithoutAnswer => "refused_without_answer",
+            Self::RefusedWithoutResponse => "refused_without_answer",
             Self::Unreachable(_) => "broker_unreachable",
             Self::Idle => "idle",
             Self::HeadLate => "head_late",
@@ -174,21 +174,21 @@ pub struct Session {
     client: Stream,
     upstream: Upstream,
     requests: Requests,
-    answers: Answers,
-    ledger: Ledger,
+    responses: Responses,
+    in_flight: InFlight,
     judge: Judge,
     /// None while the client consumes nothing.
     fetches: Option<Box<Fetches>>,
     exchange: Exchange,
-    to_upstream: Outbox,
-    to_client: Outbox,
-    /// What is remembered beyond frames and outboxes.
+    to_upstream: WriteQueue,
+    to_client: WriteQueue,
+    /// What is remembered beyond frames and write queue.
     remembered: Account,
     /// When something was last read.
     last_traffic: Instant,
     /// When something else was last done: it counts for the idle timeout only.
     acted_at: Instant,
-    /// What both outboxes had written when the timer last looked.
+    /// What both write queue had written when the timer last looked.
     seen_written: u64,
     timer: Pin<Box<Sleep>>,
     /// The timer's waker is this task's: it need not be polled again until it has elapsed.
@@ -215,13 +215,13 @@ impl Session {
             client,
             upstream: Upstream::Unneeded,
             requests: Requests::default(),
-            answers: Answers::default(),
-            ledger: Ledger::default(),
+            responses: Responses::default(),
+            in_flight: InFlight::default(),
             judge: Judge::new(Arc::clone(&shared), route.node_id()),
             fetches: None,
             exchange: Exchange::default(),
-            to_upstream: Outbox::default(),
-            to_client: Outbox::default(),
+            to_upstream: WriteQueue::default(),
+            to_client: WriteQueue::default(),
             remembered: Account::default(),
             last_traffic: Instant::now(),
             acted_at: Instant::now(),
@@ -251,7 +251,7 @@ impl Session {
         loop {
             let step = self
                 .poll_requests(cx)
-                .and_then(|requests| Ok(self.poll_answers(cx)? || requests));
+                .and_then(|requests| Ok(self.poll_responses(cx)? || requests));
             match step {
                 Err(close) => return Poll::Ready(close),
                 Ok(true) => self.account(),
@@ -281,8 +281,8 @@ impl Session {
         }
         let fetches = self.fetches.as_ref();
         let bytes = topics.remembered_bytes()
-            + self.ledger.remembered_bytes()
-            + self.answers.held_bytes()
+            + self.in_flight.remembered_bytes()
+            + self.responses.held_bytes()
             + self.requests.remembered_bytes()
             + fetches.map_or(0, |fetches| fetches.remembered_bytes())
             + self.to_client.uncovered_bytes();
@@ -293,7 +293,7 @@ impl Session {
     /// idle timeout all go by it.
     fn under_way(&self) -> UnderWay {
         let is_broker_due =
-            !self.ledger.is_empty() || self.answers.is_busy() || !self.to_upstream.is_empty();
+            !self.in_flight.is_empty() || self.responses.is_busy() || !self.to_upstream.is_empty();
         if self.requests.is_waiting() {
             UnderWay::Ours
         } else if !self.to_client.is_empty() {
@@ -327,7 +327,7 @@ impl Session {
             let patience = match self.under_way() {
                 // Each of these waits has an end of its own.
                 UnderWay::Ours => Duration::MAX,
-                UnderWay::Brokers => self.shared.idle_timeout.max(ANSWER),
+                UnderWay::Brokers => self.shared.idle_timeout.max(RESPONSE),
                 UnderWay::Clients | UnderWay::Nothing => self.shared.idle_timeout,
             };
             if quiet >= patience {
@@ -406,8 +406,8 @@ impl Session {
         }
         // What is half here is given up, and its memory with it.
         self.requests = Requests::default();
-        self.answers = Answers::default();
-        self.ledger = Ledger::default();
+        self.responses = Responses::default();
+        self.in_flight = InFlight::default();
         self.fetches = None;
         self.judge.topics.forget();
         self.account();
@@ -420,7 +420,7 @@ impl Session {
         } = self;
         let is_sound = !matches!(
             close,
-            Close::MalformedAnswer(_) | Close::Upstream(_) | Close::ByBrokerOnLarge { .. }
+            Close::MalformedResponse(_) | Close::Upstream(_) | Close::ByBrokerOnLarge { .. }
         );
         let flush = async {
             if let (Upstream::Open(stream), false) = (&mut *upstream, to_upstream.is_empty()) {
@@ -449,7 +449,7 @@ impl Session {
     }
 
     /// Finds out what the verdict on a request needs, in the background of this session only.
-    fn ask(&self, question: Question, mut pending: Pending) -> Asking {
+    fn ask(&self, question: Question, mut pending: Pending) -> Gathering {
         let shared = Arc::clone(&self.shared);
         let node_id = self.node_id();
         Box::pin(async move {
@@ -467,15 +467,18 @@ impl Session {
                     let lookups = names.iter().map(|name| first_look(&shared, name, node_id));
                     let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
                 }
-                Question::Topics(doubts) => {
+                Question::Topics(to_confirm) => {
                     asked.limits = true;
-                    let confirming =
-                        join_all(doubts.iter().map(|doubt| confirm(&shared, doubt, node_id)));
+                    let confirming = join_all(
+                        to_confirm
+                            .iter()
+                            .map(|topic_to_confirm| confirm(&shared, topic_to_confirm, node_id)),
+                    );
                     let confirmed = tokio::time::timeout(ASK, confirming)
                         .await
-                        .unwrap_or_else(|_| vec![Confirmed::Unseen; doubts.len()]);
-                    for (doubt, confirmed) in doubts.into_iter().zip(confirmed) {
-                        asked.confirm(doubt.topic, confirmed);
+                        .unwrap_or_else(|_| vec![Confirmed::Unseen; to_confirm.len()]);
+                    for (topic_to_confirm, confirmed) in to_confirm.into_iter().zip(confirmed) {
+                        asked.confirm(topic_to_confirm.topic, confirmed);
                     }
                 }
                 Question::FrameLimit => {
@@ -501,7 +504,7 @@ async fn discard(stream: &mut Stream) {
 }
 
 /// What is asked before a verdict: owns the request meanwhile, and gives it back with what was found.
-type Asking = Pin<Box<dyn Future<Output = Pending> + Send>>;
+type Gathering = Pin<Box<dyn Future<Output = Pending> + Send>>;
 
 /// Decodes away from this thread, when it is its turn. Nobody can stop a decode that has begun: so it owns its turn and
 /// its frame's memory, and gives them back at its end, even if its session is gone by then.
@@ -535,13 +538,13 @@ async fn first_look(shared: &Shared, name: &str, node_id: Option<i32>) {
     }
 }
 
-/// Makes sure of a topic and of its limits as `node_id` applies them now. Where its partition is in doubt the broker
+/// Makes sure of a topic and of its limits as `node_id` applies them now. Where its partition is in topic_to_confirm the broker
 /// itself is asked: another one may be behind it.
-async fn confirm(shared: &Shared, doubt: &Doubt, node_id: Option<i32>) -> Confirmed {
+async fn confirm(shared: &Shared, topic_to_confirm: &ToConfirm, node_id: Option<i32>) -> Confirmed {
     let cluster = &shared.cluster;
-    let name = TopicName::Name(&doubt.topic);
-    let found = if doubt.is_place_in_doubt {
-        let named = doubt.id.map_or(name, TopicName::Id);
+    let name = TopicName::Name(&topic_to_confirm.topic);
+    let found = if topic_to_confirm.is_place_in_doubt {
+        let named = topic_to_confirm.id.map_or(name, TopicName::Id);
         cluster.look_again(named, node_id, CURRENT).await
     } else {
         cluster.find_topic_at(name, node_id).await

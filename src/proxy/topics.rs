@@ -11,8 +11,9 @@ use uuid::Uuid;
 
 use super::{ClientInfo, Shared};
 use crate::cluster::{self, CompressionType};
-use crate::policy::{ClientRules, Codec, Learned, Policy, TopicPolicy};
+use crate::policy::{ClientRules, Learned, Policy, TopicPolicy};
 use crate::telemetry::{self, TopicMetrics};
+use crate::vocabulary::Codec;
 use crate::wire::produce::TopicKey;
 
 /// Topics remembered by one session, by name and by id: of more, one is forgotten for each that comes.
@@ -126,7 +127,7 @@ impl TopicHandle {
         })
     }
 
-    /// The topic is the one an answer names.
+    /// The topic is the one a response names.
     pub fn is(&self, key: TopicKey<'_>) -> bool {
         match key {
             TopicKey::Name(name) => name == self.name.as_bytes(),
@@ -213,7 +214,7 @@ impl TopicCache {
         (self.bytes, self.unknown) = (0, 0);
     }
 
-    /// After a request or an answer that named many unknown topics: forgets these.
+    /// After a request or a response that named many unknown topics: forgets these.
     pub fn release(&mut self) {
         if self.unknown > REMEMBERED_UNKNOWN {
             let bytes = &mut self.bytes;

@@ -1,15 +1,15 @@
 //! The verdict on one Produce request: what is forwarded, what is refused, what must be asked first.
 //!
-//! Judging has two halves. [`Judge::weigh`] only looks; if it needs to know more (a topic id, whether a learned
-//! limit still holds, what a long decode finds), the session asks and weighs again. [`Judge::settle`] then counts,
+//! Judging has two halves. [`Judge::evaluate`] only looks; if it needs to know more (a topic id, whether a learned
+//! limit still holds, what a long decode finds), the session asks and evaluates again. [`Judge::commit`] then counts,
 //! logs and writes refusals, once. Only what the broker itself would judge by size is judged here: a batch that is
 //! wrong in a way the broker checks earlier is forwarded, and the broker answers it.
 
-mod doubts;
+mod commit;
+mod confirm;
+mod evaluate;
 mod frame;
 mod measure;
-mod settle;
-mod weigh;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -19,18 +19,17 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-pub use self::doubts::Doubt;
-use self::weigh::Scales;
-pub use self::weigh::{Inspected, LongDecode, inspect_long};
+pub use self::confirm::ToConfirm;
+use self::evaluate::Evaluation;
+pub use self::evaluate::{Inspected, LongDecode, inspect_long};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
 use crate::inspect::{NearGates, Proof, Sizes};
-use crate::policy::{
-    Action, BatchFacts, Codec, Learned, LingerWatch, LoopDetector, Policy, Size, Violation,
-};
+use crate::policy::{BatchFacts, Learned, LingerWatch, LoopDetector, Policy, Size, Violation};
+use crate::vocabulary::{Action, Codec};
 use crate::wire::produce::{Layout, TopicKey};
-use crate::wire::produce_answer::{PartitionResult, TopicResult};
+use crate::wire::produce_response::{PartitionResult, TopicResult};
 use crate::wire::{Malformed, Reason};
 
 /// MESSAGE_TOO_LARGE
@@ -47,7 +46,7 @@ const PLACE_UNKNOWN: &str =
     "sizegate: the batch breaks a rule, and the broker does not know the partition (yet)";
 
 /// No records, and no such topic or partition.
-const NOTHING_FOR_NOBODY: &str = "sizegate: the request holds no records for this partition, and the cluster has no such partition";
+const NO_RECORDS: &str = "sizegate: the request holds no records for this partition, and the cluster has no such partition";
 
 /// A learned limit this young refuses without being read again: no broker changes a limit and tells of it in less,
 /// and a client that resends what is refused without pause costs its broker at most 200 reads a second.
@@ -112,7 +111,7 @@ impl Refused {
 /// What has been asked for this request already: nothing is asked twice. (One is made for every request: trees cost
 /// nothing while they are empty, hash tables draw their seeds.)
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct Gathered {
     /// Unknown topic ids were looked up.
     pub ids: bool,
     /// Unknown topic names were looked up.
@@ -145,7 +144,7 @@ pub enum Confirmed {
     Here(Option<Learned>),
 }
 
-impl Asked {
+impl Gathered {
     /// What was asked of a topic.
     pub fn confirm(&mut self, topic: Arc<str>, confirmed: Confirmed) {
         match confirmed {
@@ -185,7 +184,7 @@ pub enum Question {
     /// Topics that nobody has heard of yet, by name.
     Names(Vec<Arc<str>>),
     /// Whether these topics and their partitions exist, and their limits as they are now.
-    Topics(Vec<Doubt>),
+    Topics(Vec<ToConfirm>),
     /// What is inside these batches.
     Decode(Vec<LongDecode>),
     /// How large a request this session's broker takes.
@@ -203,9 +202,9 @@ pub struct Verdict {
     pub refused: Vec<Refused>,
 }
 
-/// One partition on the scales.
+/// One partition on the evaluation.
 #[derive(Debug)]
-struct Weighed {
+struct Evaluated {
     /// Entry in [`Layout::topics`].
     topic_entry: usize,
     /// Entry in [`Layout::partitions`].
@@ -229,7 +228,7 @@ enum Outcome {
     /// It has no records, where the broker would neither answer nor close.
     NoRecords(Arc<TopicHandle>),
     /// It is answered here for another reason than size.
-    Answer(i16, &'static str),
+    Response(i16, &'static str),
 }
 
 /// A batch that was measured.
@@ -256,11 +255,11 @@ impl Outcome {
         match self {
             Self::Pass | Self::Invalid | Self::SpoilsRequest | Self::Within(_) => false,
             Self::Over(measured, _) => measured.topic.policy.action != Action::Observe,
-            Self::NoRecords(_) | Self::Answer(..) => true,
+            Self::NoRecords(_) | Self::Response(..) => true,
         }
     }
 
-    /// The broker's answer is due to it even if it is not the partition's last batch.
+    /// The broker's response is due to it even if it is not the partition's last batch.
     const fn always_counts(&self) -> bool {
         matches!(self, Self::Invalid | Self::SpoilsRequest)
     }
@@ -278,7 +277,7 @@ pub struct Judge {
     pub linger: LingerWatch<Arc<TopicHandle>>,
     /// Where the request in hand keeps things; reused.
     layout: Layout,
-    weighed: Vec<Weighed>,
+    evaluated: Vec<Evaluated>,
 }
 
 impl Judge {
@@ -291,16 +290,16 @@ impl Judge {
             loops: LoopDetector::default(),
             linger: LingerWatch::default(),
             layout: Layout::default(),
-            weighed: Vec::new(),
+            evaluated: Vec::new(),
         }
     }
 
-    /// The request last weighed.
+    /// The request last evaluated.
     pub const fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The `client_id` of the request last weighed.
+    /// The `client_id` of the request last evaluated.
     pub fn client_id<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
         frame.get(self.layout.client_id.clone()?)
     }
@@ -312,34 +311,34 @@ impl Judge {
             .partitions
             .capacity()
             .max(self.layout.topics.capacity());
-        if room.max(self.weighed.capacity()) > KEPT_PARTITIONS {
+        if room.max(self.evaluated.capacity()) > KEPT_PARTITIONS {
             self.layout = Layout::default();
-            self.weighed = Vec::new();
+            self.evaluated = Vec::new();
         }
         self.topics.release();
     }
 
     /// Looks at every partition of a whole frame by these rules. `Some` is what must be known before
-    /// [`Judge::settle`].
-    pub fn weigh(
+    /// [`Judge::commit`].
+    pub fn evaluate(
         &mut self,
         frame: &[u8],
         version: i16,
         policy: &Arc<Policy>,
-        asked: &Asked,
+        asked: &Gathered,
         client: &mut ClientInfo,
     ) -> Result<Option<Question>, Malformed> {
         self.layout.read(frame, version)?;
         client.learn_client_id(self.client_id(frame));
         self.topics.follow(policy, client);
-        let mut weighed = std::mem::take(&mut self.weighed);
-        weighed.clear();
+        let mut evaluated = std::mem::take(&mut self.evaluated);
+        evaluated.clear();
         let mut unknown_ids = BTreeSet::new();
         let mut unknown_names = BTreeSet::new();
         let may_look_up = !asked.names && self.shared.cluster.is_reached();
-        let mut scales = Scales::new(frame, &self.layout, policy.decode(), asked);
+        let mut evaluation = Evaluation::new(frame, &self.layout, policy.decode(), asked);
         if self.layout.has_many_tags {
-            scales.judge_by_rules_only();
+            evaluation.judge_by_rules_only();
         }
         for topic_entry in 0..self.layout.topics.len() {
             let topic = &self.layout.topics[topic_entry];
@@ -360,17 +359,22 @@ impl Judge {
                 Resolved::Topic(_) | Resolved::UnknownId(_) | Resolved::Impossible => {}
             }
             for partition_entry in topic.partitions.clone() {
-                let outcome =
-                    self.weigh_partition(&mut scales, &resolved, partition_entry, policy, asked);
-                weighed.push(Weighed {
+                let outcome = self.evaluate_partition(
+                    &mut evaluation,
+                    &resolved,
+                    partition_entry,
+                    policy,
+                    asked,
+                );
+                evaluated.push(Evaluated {
                     topic_entry,
                     partition_entry,
                     outcome,
                 });
             }
         }
-        let long = scales.into_long();
-        self.weighed = weighed;
+        let long = evaluation.into_long();
+        self.evaluated = evaluated;
         self.leave_to_broker()?;
         if !unknown_ids.is_empty() && !asked.ids {
             return Ok(Some(Question::Ids(unknown_ids.into_iter().collect())));
@@ -383,20 +387,20 @@ impl Judge {
             return Ok(Some(Question::Decode(long)));
         }
         if self
-            .weighed
+            .evaluated
             .iter()
-            .any(|weighed| matches!(weighed.outcome, Outcome::SpoilsRequest))
+            .any(|evaluated| matches!(evaluated.outcome, Outcome::SpoilsRequest))
         {
-            // Its error is the answer. But what a rule forbids is kept from it all the same.
+            // Its error is the response. But what a rule forbids is kept from it all the same.
             let learned = self.over_learned();
-            if let Some(question) = self.weigh_by_rules(frame, &learned, asked) {
+            if let Some(question) = self.evaluate_by_rules(frame, &learned, asked) {
                 return Ok(Some(question));
             }
         }
         if self.layout.partitions.len() > 1 {
             self.keep_last_of_each_partition(frame)?;
         }
-        Ok(self.doubts(frame, asked))
+        Ok(self.to_confirm(frame, asked))
     }
 
     /// Requests that brokers do not agree on: Kafka 4.4 closes on more than 10,000 tagged fields. Where only the
@@ -405,120 +409,120 @@ impl Judge {
         if !self.layout.has_many_tags {
             return Ok(());
         }
-        let is_forbidden = |weighed: &Weighed| match &weighed.outcome {
+        let is_forbidden = |evaluated: &Evaluated| match &evaluated.outcome {
             Outcome::Over(measured, _) => measured.topic.policy.action != Action::Observe,
             _ => false,
         };
-        if self.weighed.iter().any(is_forbidden) {
+        if self.evaluated.iter().any(is_forbidden) {
             return Err(Malformed::new("tagged_fields", Reason::UnsupportedVersion));
         }
         Ok(())
     }
 
-    /// Where in `weighed` a limit that was learned is what is exceeded.
+    /// Where in `evaluated` a limit that was learned is what is exceeded.
     fn over_learned(&self) -> Vec<usize> {
-        let is_over_learned = |weighed: &Weighed| match &weighed.outcome {
+        let is_over_learned = |evaluated: &Evaluated| match &evaluated.outcome {
             Outcome::Over(measured, violation) => {
                 !measured.topic.policy.is_configured(&violation.limit)
             }
             _ => false,
         };
-        let all = self.weighed.iter().enumerate();
-        all.filter(|(_, weighed)| is_over_learned(weighed))
+        let all = self.evaluated.iter().enumerate();
+        all.filter(|(_, evaluated)| is_over_learned(evaluated))
             .map(|(at, _)| at)
             .collect()
     }
 
     /// Weighs these again by what is configured alone: a learned limit that does not count must not hide a rule that
     /// is broken inside the batch.
-    fn weigh_by_rules(
+    fn evaluate_by_rules(
         &mut self,
         frame: &[u8],
         places: &[usize],
-        asked: &Asked,
+        asked: &Gathered,
     ) -> Option<Question> {
-        let mut scales = Scales::new(frame, &self.layout, self.shared.decode(), asked);
-        scales.judge_by_rules_only();
+        let mut evaluation = Evaluation::new(frame, &self.layout, self.shared.decode(), asked);
+        evaluation.judge_by_rules_only();
         for at in places {
-            let Some(weighed) = self.weighed.get_mut(*at) else {
+            let Some(evaluated) = self.evaluated.get_mut(*at) else {
                 continue;
             };
-            let entry = weighed.partition_entry;
+            let entry = evaluated.partition_entry;
             let records = self.layout.partitions[entry].records.clone();
-            if let (Outcome::Over(measured, _), Some(records)) = (&weighed.outcome, records) {
+            if let (Outcome::Over(measured, _), Some(records)) = (&evaluated.outcome, records) {
                 let topic = Arc::clone(&measured.topic);
-                weighed.outcome = scales.weigh(&topic, entry, records);
+                evaluated.outcome = evaluation.evaluate(&topic, entry, records);
             }
         }
-        let long = scales.into_long();
+        let long = evaluation.into_long();
         (!long.is_empty()).then_some(Question::Decode(long))
     }
 
-    fn weigh_partition(
+    fn evaluate_partition(
         &self,
-        scales: &mut Scales<'_>,
+        evaluation: &mut Evaluation<'_>,
         resolved: &Resolved,
         partition_entry: usize,
         policy: &Policy,
-        asked: &Asked,
+        asked: &Gathered,
     ) -> Outcome {
         let records = self.layout.partitions[partition_entry].records.clone();
         let Some(records) = records else {
-            return self.miss(resolved, asked);
+            return self.null_records(resolved, asked);
         };
         match resolved {
             // Other acks are refused by the broker before it looks at sizes.
-            _ if !matches!(self.layout.acks, -1..=1) => scales.leave(records),
-            Resolved::Topic(handle) => scales.weigh(handle, partition_entry, records),
+            _ if !matches!(self.layout.acks, -1..=1) => evaluation.leave(records),
+            Resolved::Topic(handle) => evaluation.evaluate(handle, partition_entry, records),
             // Retriable, and what the broker itself says of an id it does not know.
-            Resolved::UnknownId(_) if asked.ids && policy.is_governed() => Outcome::Answer(
+            Resolved::UnknownId(_) if asked.ids && policy.is_governed() => Outcome::Response(
                 UNKNOWN_TOPIC_ID,
                 "sizegate: the topic's name is not known yet, so its limits are not either",
             ),
-            Resolved::UnknownId(_) | Resolved::Impossible => scales.leave(records),
+            Resolved::UnknownId(_) | Resolved::Impossible => evaluation.leave(records),
         }
     }
 
     /// A partition whose records are null. A broker that has to do with another partition of the request stores that
     /// one and then neither answers nor closes, so this never reaches it.
-    fn miss(&self, resolved: &Resolved, asked: &Asked) -> Outcome {
+    fn null_records(&self, resolved: &Resolved, asked: &Gathered) -> Outcome {
         match resolved {
             // Kafka 4 closes on these versions.
             _ if self.layout.version < 3 => Outcome::Pass,
             Resolved::Topic(handle) => Outcome::NoRecords(Arc::clone(handle)),
             Resolved::UnknownId(_) if !asked.ids => Outcome::Pass,
-            Resolved::UnknownId(_) => Outcome::Answer(UNKNOWN_TOPIC_ID, NOTHING_FOR_NOBODY),
-            Resolved::Impossible => Outcome::Answer(UNKNOWN_TOPIC_OR_PARTITION, NOTHING_FOR_NOBODY),
+            Resolved::UnknownId(_) => Outcome::Response(UNKNOWN_TOPIC_ID, NO_RECORDS),
+            Resolved::Impossible => Outcome::Response(UNKNOWN_TOPIC_OR_PARTITION, NO_RECORDS),
         }
     }
 
     /// Of a partition named twice only the last batch counts, as in the broker. But what its first look finds fault with
-    /// is the answer even so, and is left to it.
+    /// is the response even so, and is left to it.
     fn keep_last_of_each_partition(&mut self, frame: &[u8]) -> Result<(), Malformed> {
         let mut last: HashMap<(TopicKey<'_>, i32), usize> =
-            HashMap::with_capacity(self.weighed.len());
+            HashMap::with_capacity(self.evaluated.len());
         let mut always = 0;
-        for (at, weighed) in self.weighed.iter().enumerate() {
-            if weighed.outcome.always_counts() {
+        for (at, evaluated) in self.evaluated.iter().enumerate() {
+            if evaluated.outcome.always_counts() {
                 always += 1;
                 continue;
             }
             let key = self
                 .layout
-                .topic_key(frame, &self.layout.topics[weighed.topic_entry])?;
+                .topic_key(frame, &self.layout.topics[evaluated.topic_entry])?;
             last.insert(
-                (key, self.layout.partitions[weighed.partition_entry].index),
+                (key, self.layout.partitions[evaluated.partition_entry].index),
                 at,
             );
         }
-        if last.len() + always == self.weighed.len() {
+        if last.len() + always == self.evaluated.len() {
             return Ok(());
         }
         let keep: HashSet<usize> = last.into_values().collect();
         let mut at = 0;
-        self.weighed.retain(|weighed| {
+        self.evaluated.retain(|evaluated| {
             at += 1;
-            weighed.outcome.always_counts() || keep.contains(&(at - 1))
+            evaluated.outcome.always_counts() || keep.contains(&(at - 1))
         });
         Ok(())
     }
@@ -550,7 +554,7 @@ impl Judge {
     }
 }
 
-/// Refusals as the answer groups them: one entry per topic.
+/// Refusals as the response groups them: one entry per topic.
 pub fn by_topic(refused: Vec<Refused>) -> Vec<TopicResult> {
     let mut topics: Vec<TopicResult> = Vec::new();
     let mut places: HashMap<Vec<u8>, usize> = HashMap::new();

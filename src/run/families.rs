@@ -1,4 +1,4 @@
-//! Families while the proxy runs: found anew as topics come and go, their misfits told to the log, to Prometheus and
+//! Families while the proxy runs: found again as topics come and go, their misfits told to the log, to Prometheus and
 //! to the admin server.
 //!
 //! Invariant: the families in force are those of the configuration in force.
@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::aside;
+use super::off_thread;
 use crate::admin::{FamilyView, GapView, MemberView};
 use crate::cluster::{CompressionType, Topic};
 use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES};
 use crate::policy::families::{Alignment, Family, Gap, Holder, Member, Membership, gaps};
-use crate::policy::{Codec, Gate, Learned, Policy, Source, grouped};
+use crate::policy::{Learned, Policy, grouped};
 use crate::proxy::Shared;
 use crate::telemetry::FamilyFit;
+use crate::vocabulary::{Codec, Gate, Source};
 
 /// New topics come in numbers: so long is waited for the rest.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -43,11 +44,15 @@ pub(super) async fn follow(shared: Arc<Shared>, shutdown: CancellationToken) {
         let are_topics_read =
             status.refresh_age.is_some() || (status.is_reached && status.error.is_some());
         let begun = Instant::now();
-        aside(&shared, Shared::regroup).await;
+        off_thread(&shared, Shared::regroup).await;
         let took = begun.elapsed();
         shared.read_members().await;
         let begun = Instant::now();
-        told.tell(&aside(&shared, Shared::misfits).await.unwrap_or_default());
+        told.tell(
+            &off_thread(&shared, Shared::misfits)
+                .await
+                .unwrap_or_default(),
+        );
         if are_topics_read {
             shared.is_grouped.store(true, Ordering::Relaxed);
             tokio::time::sleep((took + begun.elapsed()) * 9).await;

@@ -11,8 +11,8 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::aside;
 use super::certificates::Certificates;
+use super::off_thread;
 use crate::admin::ReloadView;
 use crate::config::{self, Config, Overrides};
 use crate::policy::Policy;
@@ -52,14 +52,14 @@ impl Live {
                 () = shutdown.cancelled() => return Ok(()),
                 _ = hangup.recv() => {
                     seen = self.content().await;
-                    aside(&self, Self::reload).await;
+                    off_thread(&self, Self::reload).await;
                     certificates.reload(&self.config.load_full(), &self.shared).await;
                 }
                 () = tokio::time::sleep(LOOK_INTERVAL) => {
                     let content = self.content().await;
                     if content.is_some() && content != seen {
                         seen = content;
-                        aside(&self, Self::reload).await;
+                        off_thread(&self, Self::reload).await;
                     }
                     certificates.look(&self.config.load_full(), &self.shared).await;
                 }

@@ -12,7 +12,7 @@ use crate::admin::{
 };
 use crate::cluster::{Cluster, Status, Topic};
 use crate::config::Config;
-use crate::explain::{self, BadQuestion, Explanation, Ground, Question};
+use crate::explain::{self, BadQuestion, Explanation, Facts, Question};
 use crate::findings::Unseen;
 use crate::policy::{Learned, Limit, TopicPolicy};
 use crate::proxy::Shared;
@@ -176,7 +176,7 @@ impl Shared {
                 grant: None,
             });
         }
-        let ground = Ground {
+        let ground = Facts {
             config,
             policy: &self.policy.load(),
             topic: facts.as_ref(),

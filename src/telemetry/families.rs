@@ -5,11 +5,12 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use super::cells::{Counter, TimeHistogram};
+use super::counters::{Counter, TimeHistogram};
 use super::kafka_names::{API_COUNT, api_name};
 use super::text::{Family, Spec};
 use super::topic::{CodecMetrics, OTHER, TopicMetrics, Topics};
-use crate::policy::{Codec, Gate, Limit};
+use crate::policy::Limit;
+use crate::vocabulary::{Codec, Gate};
 
 /// How the sizes of a batch were found; the labels of `inspection_total`. The last stands for any other word.
 const PROOFS: [&str; 6] = ["header", "bound", "walk", "decode", "sampled", "other"];
@@ -128,7 +129,7 @@ const INSPECTION_SECONDS: Spec = (
 );
 const REQUEST_SECONDS: Spec = (
     "request_seconds",
-    "Time from a request's first byte to the last byte of its answer, broker included.",
+    "Time from a request's first byte to the last byte of its response, broker included.",
     &["api"],
 );
 const PROXY_SECONDS: Spec = (

@@ -11,12 +11,12 @@ use prometheus::{
     IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, PullingGauge, Registry, TextEncoder,
 };
 
-use super::cells::TimeHistogram;
 use super::clients::{ClientConnection, Clients};
+use super::counters::TimeHistogram;
 use super::families::{Cells, Known, ProcessCells};
 use super::text::NAMESPACE;
 use super::topic::{TopicMetrics, Topics};
-use crate::policy::Codec;
+use crate::vocabulary::Codec;
 
 /// All metrics of one process, in a registry of their own.
 pub struct Metrics {
@@ -103,7 +103,7 @@ impl Metrics {
             )?,
             malformed: counters(
                 "malformed_total",
-                "Requests or answers that do not follow Kafka's protocol, by what is wrong with them; each closed its \
+                "Requests or responses that do not follow Kafka's protocol, by what is wrong with them; each closed its \
                  connection.",
                 "reason",
             )?,
@@ -168,7 +168,7 @@ impl Metrics {
         &self.cells.inspection_seconds[codec as usize]
     }
 
-    /// A request or an answer that is not Kafka's protocol. `reason`: of a fixed set.
+    /// A request or a response that is not Kafka's protocol. `reason`: of a fixed set.
     pub fn malformed(&self, reason: &'static str) {
         self.malformed.with_label_values(&[reason]).inc();
     }
@@ -196,7 +196,7 @@ impl Metrics {
     }
 
     /// The connection's client said what it is (ApiVersions v3+), or is known not to (empty words). The connection
-    /// counts as open under that name while the answer is kept.
+    /// counts as open under that name while the response is kept.
     pub fn client_software(&self, name: &str, version: &str, client_id: &str) -> ClientConnection {
         self.clients.connected(name, version, client_id)
     }
@@ -222,7 +222,7 @@ impl Metrics {
     ) -> prometheus::Result<()> {
         let gauge = PullingGauge::new(
             "held_bytes",
-            "Bytes of requests and answers that are held now, counted against the memory budget.",
+            "Bytes of requests and responses that are held now, counted against the memory budget.",
             Box::new(move || held() as f64),
         )?;
         self.registry.register(Box::new(gauge))

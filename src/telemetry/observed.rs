@@ -6,17 +6,17 @@ use std::time::Duration;
 use serde::Serialize;
 use tracing::{info, warn};
 
-use super::sightings::{Sighting, Sightings, word};
+use super::observations::{Observation, Observations, word};
 
 /// What the observing gates noticed.
 #[derive(Debug, Default)]
 pub struct Observed {
     /// Records that lingered.
-    pub lingering: Sightings<Lingering>,
+    pub lingering: Observations<Lingering>,
     /// Batches larger than the consumer's own fetch settings.
-    pub oversized: Sightings<Oversized>,
+    pub oversized: Observations<OversizedFetch>,
     /// Consumers that ask for a large batch again and again.
-    pub stuck: Sightings<Stuck>,
+    pub stuck: Observations<Stuck>,
 }
 
 impl Observed {
@@ -89,7 +89,7 @@ impl Lingering {
     }
 }
 
-impl Sighting for Lingering {
+impl Observation for Lingering {
     type Key = (String, String, String);
 
     fn key(&self) -> Self::Key {
@@ -152,7 +152,7 @@ impl FetchSetting {
 
 /// A batch larger than its consumer asked for. It passes all the same (KIP-74).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Oversized {
+pub struct OversizedFetch {
     /// The topic.
     pub topic: String,
     /// The partition where it was seen last.
@@ -175,11 +175,11 @@ pub struct Oversized {
 }
 
 /// Whose heap it is.
-pub const OVERSIZED_NOTE: &str = "Kafka serves the first batch of an answer whole, whatever the consumer's limit. It \
+pub const OVERSIZED_NOTE: &str = "Kafka serves the first batch of an response whole, whatever the consumer's limit. It \
     lands in the heap of this consumer, all at once, and its records beside it once they are decompressed: size the \
     heap for the largest batch, not for the setting.";
 
-impl Sighting for Oversized {
+impl Observation for OversizedFetch {
     type Key = (String, String, String, &'static str);
 
     fn key(&self) -> Self::Key {
@@ -264,7 +264,7 @@ pub const fn stuck_note(is_behind: bool) -> &'static str {
     }
 }
 
-impl Sighting for Stuck {
+impl Observation for Stuck {
     type Key = (String, i32, String);
 
     fn key(&self) -> Self::Key {
@@ -321,7 +321,7 @@ mod tests {
             observed
                 .lingering
                 .record(Lingering::new("orders", peer(), lingered, 1_048_650));
-            observed.oversized.record(Oversized {
+            observed.oversized.record(OversizedFetch {
                 topic: "orders".into(),
                 partition: 3,
                 offset: 17,

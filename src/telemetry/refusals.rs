@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use serde::{Serialize, Serializer};
 
 use super::timestamp::rfc3339;
-use crate::policy::{Action, Codec, Gate, Source};
+use crate::vocabulary::{Action, Codec, Gate, Source};
 
 /// How many refusals are kept.
 const KEPT: usize = 1_000;
@@ -50,7 +50,7 @@ pub struct RefusalRecord {
     pub member: Option<String>,
     /// `reject`, or `observe`: forwarded all the same.
     pub action: Action,
-    /// The Kafka error code of the answer; 0 when only observed.
+    /// The Kafka error code of the response; 0 when only observed.
     pub error_code: i16,
     /// The client keeps sending the same batch; answered so that it stops.
     pub is_loop: bool,

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::cells::Snapshot;
+use super::counters::Snapshot;
 
 /// Every metric name begins with this and an underscore.
 pub(super) const NAMESPACE: &str = "sizegate";

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::Serialize;
 
-use super::cells::{Counter, SizeHistogram, TimeHistogram};
+use super::counters::{Counter, SizeHistogram, TimeHistogram};
 use super::kafka_names::error_name;
 use crate::inspect::LargestParts;
-use crate::policy::{Action, Codec, Gate, Source};
+use crate::vocabulary::{Action, Codec, Gate, Source};
 
 /// The label of every topic (or software) beyond the bound.
 pub const OTHER: &str = "_other";
@@ -150,7 +150,7 @@ impl TopicMetrics {
     }
 
     /// The topic was deleted; what is counted here is no longer exported. Whoever holds this handle resolves the
-    /// topic anew when it is written to again.
+    /// topic again when it is written to again.
     pub fn is_forgotten(&self) -> bool {
         self.forgotten.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Every answer that carries a broker's address, rewritten so that clients come back through the proxy.
+//! Every response that carries a broker's address, rewritten so that clients come back through the proxy.
 //!
 //! The list follows the message definitions of Apache Kafka 4.4.0: Metadata, FindCoordinator,
 //! DescribeCluster, DescribeQuorum, and the `NodeEndpoints` of Produce, Fetch, ShareFetch and
@@ -15,14 +15,14 @@ pub use tail::{TailKind, has_addresses, rewrite_tail, rewrite_tail_in_place};
 pub trait AddressBook {
     /// The address for a node.
     fn address(&self, node_id: i32) -> (Vec<u8>, i32);
-    /// A Metadata answer says where a broker really is.
+    /// A Metadata response says where a broker really is.
     fn learn(&self, node_id: i32, host: &[u8], port: i32);
 }
 
-/// The tag of `NodeEndpoints` in Produce and Fetch answers.
+/// The tag of `NodeEndpoints` in Produce and Fetch responses.
 const NODE_ENDPOINTS_TAG: u32 = 0;
 
-/// Rewrites a whole answer frame. `api_key` is one for which [`is_rewritten_whole`] holds.
+/// Rewrites a whole response frame. `api_key` is one for which [`is_rewritten_whole`] holds.
 pub fn rewrite(
     frame: &[u8],
     api_key: i16,
@@ -71,7 +71,7 @@ const fn is_flexible(api_key: i16, version: i16) -> bool {
     }
 }
 
-/// A Metadata answer's head: everything up to the end of its broker list, which comes before the topics.
+/// A Metadata response's head: everything up to the end of its broker list, which comes before the topics.
 /// `None` while the list is not all here.
 ///
 /// `head` begins with the frame's length prefix; the rewritten head bears the length of the whole rewritten
@@ -244,7 +244,7 @@ fn share_acknowledge(copy: &mut Copier<'_, '_>, version: i16) -> Result<(), Malf
     endpoints(copy)
 }
 
-/// The tagged fields at the end of a Produce or Fetch answer, with the addresses in `NodeEndpoints` replaced.
+/// The tagged fields at the end of a Produce or Fetch response, with the addresses in `NodeEndpoints` replaced.
 pub fn rewrite_endpoint_tags(tags: &[u8], book: &dyn AddressBook) -> Result<Vec<u8>, Malformed> {
     let r = &mut Reader::new(tags);
     let mut w = Writer::part();
@@ -290,7 +290,7 @@ fn endpoints(copy: &mut Copier<'_, '_>) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Copies an answer field by field, but for addresses.
+/// Copies a response field by field, but for addresses.
 struct Copier<'c, 'a> {
     r: &'c mut Reader<'a>,
     w: &'c mut Writer,

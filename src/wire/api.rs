@@ -33,8 +33,8 @@ pub const SHARE_FETCH: i16 = 78;
 /// ShareAcknowledge
 pub const SHARE_ACKNOWLEDGE: i16 = 79;
 
-/// The highest version of each request this product reads, or whose answer it rewrites. Every other request
-/// passes in whatever version; these are clamped in the ApiVersions answer, because an answer that cannot be
+/// The highest version of each request this product reads, or whose response it rewrites. Every other request
+/// passes in whatever version; these are clamped in the ApiVersions response, because a response that cannot be
 /// rewritten would send the client past the proxy.
 ///
 /// Source: the message definitions of Apache Kafka 4.4.0.
@@ -76,7 +76,7 @@ pub struct FrameHead {
     pub api_key: i16,
     /// In which version.
     pub api_version: i16,
-    /// What its answer will bear.
+    /// What its response will bear.
     pub correlation_id: i32,
 }
 

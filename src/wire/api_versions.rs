@@ -1,4 +1,4 @@
-//! ApiVersions: which client speaks, and the answer clamped to what this product reads.
+//! ApiVersions: which client speaks, and the response clamped to what this product reads.
 //!
 //! Only keys in [`api::highest_version`] are clamped, and only at their upper end; unknown keys pass. The
 //! answer's header is always version 0, and a broker that does not know the request's version answers in
@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::{Malformed, Reader, Reason, api};
 
-/// UNSUPPORTED_VERSION: the answer is in version 0 whatever was asked.
+/// UNSUPPORTED_VERSION: the response is in version 0 whatever was asked.
 const UNSUPPORTED_VERSION: i16 = 35;
 
 /// What a client says of itself (KIP-511, version 3 and up).
@@ -50,7 +50,7 @@ fn printable(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The request as it goes to the broker. In a version that this product does not read, the broker's answer could
+/// The request as it goes to the broker. In a version that this product does not read, the broker's response could
 /// not be clamped, so it is asked in one that no broker has: it answers in version 0, with the versions it does
 /// have (KIP-511).
 pub fn forwarded(frame: Bytes, version: i16) -> Bytes {
@@ -64,7 +64,7 @@ pub fn forwarded(frame: Bytes, version: i16) -> Bytes {
     changed.freeze()
 }
 
-/// Lowers `max_version` of the keys this product reads. `frame` is a whole answer frame, changed in place: no
+/// Lowers `max_version` of the keys this product reads. `frame` is a whole response frame, changed in place: no
 /// length changes.
 pub fn clamp(frame: &mut [u8], version: i16) -> Result<(), Malformed> {
     let mut sites = Vec::new();

@@ -13,19 +13,19 @@ use super::{HEAD_BYTES, Malformed};
 pub const VERSIONS: std::ops::RangeInclusive<i16> = 4..=18;
 
 /// Is told what a consumer asks for, in this order.
-pub trait Asked {
+pub trait RequestVisitor {
     /// The request's `client_id`.
     fn client_id(&mut self, client_id: Option<&[u8]>);
     /// All of it together: at most `max_bytes`. `starts_anew`: whatever was asked before no longer counts
     /// (KIP-227: not an incremental request).
     fn begins(&mut self, max_bytes: i32, starts_anew: bool);
     /// From one partition.
-    fn partition(&mut self, topic: TopicKey<'_>, ask: Ask);
+    fn partition(&mut self, topic: TopicKey<'_>, ask: PartitionRequest);
 }
 
 /// What is asked of one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
+pub struct PartitionRequest {
     /// `partition`
     pub partition: i32,
     /// `fetch_offset`
@@ -35,12 +35,12 @@ pub struct Ask {
 }
 
 /// Is told what a consumer is served, in this order.
-pub trait Served {
+pub trait ResponseVisitor {
     /// The batches that follow are this topic's.
     fn topic(&mut self, topic: TopicKey<'_>);
-    /// The first batch of a partition in this answer begins.
+    /// The first batch of a partition in this response begins.
     fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64);
-    /// A batch is over: all of it was in the answer.
+    /// A batch is over: all of it was in the response.
     fn batch(&mut self, wire_bytes: u64);
     /// That batch came behind others of its partition, and this is where it stands in the log.
     fn behind(&mut self, _of: (TopicKey<'_>, i32), _base_offset: i64, _wire_bytes: u64) {}
@@ -48,12 +48,12 @@ pub trait Served {
 
 /// A topic, kept from field to field.
 #[derive(Debug, Default)]
-struct Topic {
+struct TopicFields {
     name: Vec<u8>,
     id: Option<[u8; 16]>,
 }
 
-impl Topic {
+impl TopicFields {
     fn named(&mut self, name: Option<&[u8]>) {
         self.id = None;
         self.name.clear();
@@ -71,17 +71,17 @@ impl Topic {
 
 /// A request in progress.
 #[derive(Debug)]
-pub struct FetchRequest {
+pub struct RequestReader {
     walker: Walker,
     /// Bytes of the frame's head still to come.
     head_left: usize,
     version: i16,
-    topic: Topic,
+    topic: TopicFields,
     max_bytes: i32,
-    ask: Ask,
+    ask: PartitionRequest,
 }
 
-impl FetchRequest {
+impl RequestReader {
     /// A request whose frame has so many bytes, length prefix included.
     pub fn new(version: i16, frame_bytes: usize) -> Self {
         let body_bytes = frame_bytes.saturating_sub(HEAD_BYTES);
@@ -89,9 +89,9 @@ impl FetchRequest {
             walker: Walker::new(&FETCH_REQUEST, version, body_bytes as u64),
             head_left: HEAD_BYTES,
             version,
-            topic: Topic::default(),
+            topic: TopicFields::default(),
             max_bytes: 0,
-            ask: Ask {
+            ask: PartitionRequest {
                 partition: 0,
                 offset: 0,
                 max_bytes: 0,
@@ -103,7 +103,7 @@ impl FetchRequest {
     ///
     /// # Errors
     /// It is no Fetch request; the broker will say so.
-    pub fn read(&mut self, chunk: &[u8], asked: &mut dyn Asked) -> Result<(), Malformed> {
+    pub fn read(&mut self, chunk: &[u8], asked: &mut dyn RequestVisitor) -> Result<(), Malformed> {
         let skipped = self.head_left.min(chunk.len());
         self.head_left = self.head_left.saturating_sub(skipped);
         let body = chunk.get(skipped..).unwrap_or_default();
@@ -128,10 +128,10 @@ impl FetchRequest {
 
 struct RequestFields<'a> {
     version: i16,
-    topic: &'a mut Topic,
+    topic: &'a mut TopicFields,
     max_bytes: &'a mut i32,
-    ask: &'a mut Ask,
-    asked: &'a mut dyn Asked,
+    ask: &'a mut PartitionRequest,
+    asked: &'a mut dyn RequestVisitor,
 }
 
 impl Visitor for RequestFields<'_> {
@@ -162,40 +162,40 @@ impl Visitor for RequestFields<'_> {
     }
 }
 
-/// Where in an answer the walk stands. The walk itself is the caller's: [`super::walk::FETCH_ANSWER`] or
-/// [`super::walk::SHARE_FETCH_ANSWER`], with [`FetchAnswer::seen_by`] as its visitor.
+/// Where in a response the walk stands. The walk itself is the caller's: [`super::walk::FETCH_ANSWER`] or
+/// [`super::walk::SHARE_FETCH_ANSWER`], with [`ResponseReader::seen_by`] as its visitor.
 #[derive(Debug, Default)]
-pub struct FetchAnswer {
-    topic: Topic,
+pub struct ResponseReader {
+    topic: TopicFields,
     partition: i32,
     batches: Batches,
 }
 
-impl FetchAnswer {
+impl ResponseReader {
     /// The visitor for the next bytes.
-    pub fn seen_by<'a, S: Served>(&'a mut self, served: &'a mut S) -> impl Visitor + 'a {
-        AnswerFields {
-            answer: self,
+    pub fn seen_by<'a, S: ResponseVisitor>(&'a mut self, served: &'a mut S) -> impl Visitor + 'a {
+        ResponseFields {
+            response: self,
             served,
         }
     }
 }
 
-struct AnswerFields<'a, S> {
-    answer: &'a mut FetchAnswer,
+struct ResponseFields<'a, S> {
+    response: &'a mut ResponseReader,
     served: &'a mut S,
 }
 
-impl<S: Served> Visitor for AnswerFields<'_, S> {
+impl<S: ResponseVisitor> Visitor for ResponseFields<'_, S> {
     fn fixed(&mut self, field: &'static str, bytes: &[u8]) {
         match field {
             "topic_id" => {
-                self.answer.topic.identified(bytes);
-                self.served.topic(self.answer.topic.key());
+                self.response.topic.identified(bytes);
+                self.served.topic(self.response.topic.key());
             }
             "partition_index" => {
-                self.answer.partition = int32(bytes);
-                self.answer.batches = Batches::default();
+                self.response.partition = int32(bytes);
+                self.response.batches = Batches::default();
             }
             _ => {}
         }
@@ -203,18 +203,18 @@ impl<S: Served> Visitor for AnswerFields<'_, S> {
 
     fn text(&mut self, field: &'static str, bytes: Option<&[u8]>) {
         if field == "topic" {
-            self.answer.topic.named(bytes);
-            self.served.topic(self.answer.topic.key());
+            self.response.topic.named(bytes);
+            self.served.topic(self.response.topic.key());
         }
     }
 
     fn bytes(&mut self, field: &'static str, piece: &[u8]) {
         if field == "records" {
-            let FetchAnswer {
+            let ResponseReader {
                 topic,
                 partition,
                 batches,
-            } = &mut *self.answer;
+            } = &mut *self.response;
             batches.read(piece, (topic.key(), *partition), self.served);
         }
     }
@@ -253,7 +253,12 @@ impl Default for Batches {
 }
 
 impl Batches {
-    fn read<S: Served>(&mut self, mut rest: &[u8], of: (TopicKey<'_>, i32), served: &mut S) {
+    fn read<S: ResponseVisitor>(
+        &mut self,
+        mut rest: &[u8],
+        of: (TopicKey<'_>, i32),
+        served: &mut S,
+    ) {
         while !rest.is_empty() && !self.is_lost {
             if self.left > 0 {
                 let wanted = usize::try_from(self.left)
@@ -283,7 +288,11 @@ impl Batches {
         }
     }
 
-    fn begin<S: Served>(&mut self, (topic, partition): (TopicKey<'_>, i32), served: &mut S) {
+    fn begin<S: ResponseVisitor>(
+        &mut self,
+        (topic, partition): (TopicKey<'_>, i32),
+        served: &mut S,
+    ) {
         self.here = 0;
         let [o, p, q, r, s, t, u, v, a, b, c, d, _, _, _, _, magic] = self.head;
         let length = i32::from_be_bytes([a, b, c, d]);

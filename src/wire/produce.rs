@@ -253,7 +253,7 @@ fn before(r: &Reader<'_>, n: usize) -> Range<usize> {
     r.position().saturating_sub(n)..r.position()
 }
 
-/// A topic as requests and answers of `version` encode it.
+/// A topic as requests and responses of `version` encode it.
 pub fn encoded_key(encoded: &[u8], version: i16) -> Result<TopicKey<'_>, Malformed> {
     read_key(&mut Reader::new(encoded), version)
 }

@@ -28,10 +28,10 @@ pub enum Reason {
     InvalidValue,
     /// A version this product does not read although it must.
     UnsupportedVersion,
-    /// An answer whose correlation id is not the one expected next.
+    /// A response whose correlation id is not the one expected next.
     UnexpectedCorrelationId,
-    /// An answer that nobody asked for.
-    UnexpectedAnswer,
+    /// A response that nobody asked for.
+    UnexpectedResponse,
     /// Longer than this product holds.
     TooLong,
 }
@@ -47,7 +47,7 @@ impl Reason {
             Self::InvalidValue => "invalid_value",
             Self::UnsupportedVersion => "unsupported_version",
             Self::UnexpectedCorrelationId => "unexpected_correlation_id",
-            Self::UnexpectedAnswer => "unexpected_answer",
+            Self::UnexpectedResponse => "unexpected_answer",
             Self::TooLong => "too_long",
         }
     }

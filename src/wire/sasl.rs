@@ -17,7 +17,7 @@ pub enum Mechanism {
     Other,
 }
 
-/// The highest version of SaslAuthenticate (request and answer) that is read here.
+/// The highest version of SaslAuthenticate (request and response) that is read here.
 pub const HIGHEST_AUTHENTICATE: i16 = 2;
 
 /// Longer names are not read: they are labels in logs, and patterns in rules.

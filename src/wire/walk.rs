@@ -1,7 +1,7 @@
 //! A resumable walk over a message that streams past: it sees every field and keeps none of the bytes.
 //!
-//! Used where a message must be understood but not held: Fetch and ShareFetch answers (their tail carries
-//! addresses), Metadata answers (they name topics) and Produce requests above the frame limit (names and partitions
+//! Used where a message must be understood but not held: Fetch and ShareFetch responses (their tail carries
+//! addresses), Metadata responses (they name topics) and Produce requests above the frame limit (names and partitions
 //! are read on the way).
 //! Invariant: memory is bounded by the deepest nesting and one string, whatever the peer declares.
 
@@ -10,14 +10,14 @@ mod messages;
 use super::{Malformed, Reason};
 
 pub use messages::{
-    CONSUMER_GROUP_HEARTBEAT_REQUEST, FETCH_ANSWER, FETCH_REQUEST, JOIN_GROUP_REQUEST,
+    CONSUMER_GROUP_HEARTBEAT_REQUEST, FETCH_REQUEST, FETCH_RESPONSE, JOIN_GROUP_REQUEST,
     LIST_OFFSETS_REQUEST, METADATA_TOPICS, OFFSET_FETCH_REQUEST, PRODUCE_REQUEST,
-    SHARE_FETCH_ANSWER,
+    SHARE_FETCH_RESPONSE,
 };
 
 /// What a field looks like.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum FieldKind {
     /// A number or id of so many bytes, at most 16.
     Fixed(usize),
     /// STRING or COMPACT STRING.
@@ -39,12 +39,12 @@ pub enum Kind {
 pub struct Field {
     /// Its name in the message definition.
     pub name: &'static str,
-    kind: Kind,
+    kind: FieldKind,
     since: i16,
     until: i16,
 }
 
-const fn field(name: &'static str, kind: Kind) -> Field {
+const fn field(name: &'static str, kind: FieldKind) -> Field {
     Field {
         name,
         kind,
@@ -206,12 +206,12 @@ impl Walker {
         }
         self.name = field.name;
         self.expect = match field.kind {
-            Kind::Fixed(n) => Expect::Fixed(n),
-            Kind::Text => Expect::TextLength,
-            Kind::Bytes => Expect::BytesLength,
-            Kind::Int32s => Expect::Int32sCount,
-            Kind::Array(fields) => Expect::Count(fields),
-            Kind::Struct(fields) => {
+            FieldKind::Fixed(n) => Expect::Fixed(n),
+            FieldKind::Text => Expect::TextLength,
+            FieldKind::Bytes => Expect::BytesLength,
+            FieldKind::Int32s => Expect::Int32sCount,
+            FieldKind::Array(fields) => Expect::Count(fields),
+            FieldKind::Struct(fields) => {
                 self.levels.push(Level {
                     fields,
                     next: 0,
@@ -219,7 +219,7 @@ impl Walker {
                 });
                 Expect::Field
             }
-            Kind::Tail => Expect::Tail,
+            FieldKind::Tail => Expect::Tail,
         };
         Ok(())
     }

@@ -12,8 +12,8 @@ use sizegate::admin::{
 };
 use sizegate::explain::BadQuestion;
 use sizegate::policy::families::{Alignment, Holder, MemberKind, Membership};
-use sizegate::policy::{Action, Codec, Gate, Source};
 use sizegate::telemetry::{LastSizes, Metrics, RefusalRecord, Refusals};
+use sizegate::vocabulary::{Action, Codec, Gate, Source};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
@@ -178,40 +178,40 @@ impl Server {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    async fn get(&self, path: &str) -> Response {
         self.request("GET", path).await
     }
 
-    async fn request(&self, method: &str, path: &str) -> Answer {
+    async fn request(&self, method: &str, path: &str) -> Response {
         self.send(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
             .await
     }
 
-    async fn send(&self, request: &str) -> Answer {
+    async fn send(&self, request: &str) -> Response {
         let mut stream = self.connect().await;
         stream.write_all(request.as_bytes()).await.unwrap();
-        Answer::read(&mut stream).await.unwrap()
+        Response::read(&mut stream).await.unwrap()
     }
 
     async fn json(&self, path: &str) -> Value {
-        let answer = self.get(path).await;
+        let response = self.get(path).await;
         assert_eq!(
-            (answer.status, answer.header("content-type")),
+            (response.status, response.header("content-type")),
             (200, "application/json"),
             "{path}"
         );
-        serde_json::from_str(&answer.body).unwrap()
+        serde_json::from_str(&response.body).unwrap()
     }
 }
 
 #[derive(Debug)]
-struct Answer {
+struct Response {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Answer {
+impl Response {
     /// All that comes until the server closes.
     async fn read(stream: &mut TcpStream) -> io::Result<Self> {
         let mut bytes = Vec::new();
@@ -260,9 +260,9 @@ async fn others_are_served_while_a_question_is_explained() {
         body.len()
     );
     let meanwhile = async {
-        let answer = server.get("/api/v1/config").await;
+        let response = server.get("/api/v1/config").await;
         go_on.send(()).unwrap();
-        answer.status
+        response.status
     };
     let (explained, other) = tokio::join!(server.send(&question), meanwhile);
     assert_eq!((explained.status, other), (400, 200), "{explained:?}");
@@ -288,24 +288,28 @@ const PATHS: [&str; 16] = [
 ];
 
 #[tokio::test]
-async fn every_answer_forbids_browsers_to_run_load_frame_or_guess_anything() {
+async fn every_response_forbids_browsers_to_run_load_frame_or_guess_anything() {
     let server = Server::ready().await;
     for path in PATHS {
-        let answer = server.get(path).await;
+        let response = server.get(path).await;
         assert_eq!(
-            answer.status,
+            response.status,
             if path == "/nothing-here" { 404 } else { 200 },
             "{path}"
         );
-        let policy = answer.header("content-security-policy");
+        let policy = response.header("content-security-policy");
         assert!(
             policy.starts_with("default-src 'none';") && policy.contains("frame-ancestors 'none'"),
             "{path}"
         );
         assert!(!policy.contains("unsafe"), "{path}");
-        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
-        assert_eq!(answer.header("cache-control"), "no-store", "{path}");
-        assert_eq!(answer.header("access-control-allow-origin"), "", "{path}");
+        assert_eq!(
+            response.header("x-content-type-options"),
+            "nosniff",
+            "{path}"
+        );
+        assert_eq!(response.header("cache-control"), "no-store", "{path}");
+        assert_eq!(response.header("access-control-allow-origin"), "", "{path}");
     }
 }
 
@@ -324,19 +328,21 @@ async fn no_endpoint_takes_anything_but_a_question() {
 #[tokio::test]
 async fn readiness_says_why_not() {
     let server = Server::ready().await;
-    let answer = server.get("/readyz").await;
-    assert_eq!((answer.status, answer.body.as_str()), (200, "ready\n"));
+    let response = server.get("/readyz").await;
+    assert_eq!((response.status, response.body.as_str()), (200, "ready\n"));
 
     let why_not = vec!["no broker is reached".to_owned(), HOSTILE.to_owned()];
     let server = Server::start(state(Readiness { why_not })).await;
-    let answer = server.get("/readyz").await;
-    assert_eq!(answer.status, 503);
+    let response = server.get("/readyz").await;
+    assert_eq!(response.status, 503);
     assert!(
-        answer.body.starts_with("not ready: no broker is reached; "),
+        response
+            .body
+            .starts_with("not ready: no broker is reached; "),
         "{}",
-        answer.body
+        response.body
     );
-    assert!(answer.header("content-type").starts_with("text/plain"));
+    assert!(response.header("content-type").starts_with("text/plain"));
     assert_eq!(server.get("/livez").await.status, 200);
 
     let page = server.get("/").await;
@@ -379,9 +385,9 @@ async fn the_page_runs_its_own_files_and_no_others() {
         ("page.css", "text/css; charset=utf-8"),
         ("icon.svg", "image/svg+xml"),
     ] {
-        let answer = server.get(&format!("/page/{file}")).await;
+        let response = server.get(&format!("/page/{file}")).await;
         assert_eq!(
-            (answer.status, answer.header("content-type")),
+            (response.status, response.header("content-type")),
             (200, media_type)
         );
     }
@@ -436,16 +442,16 @@ async fn sizes_of_a_topic_come_by_gate_and_only_where_something_was_counted() {
 #[tokio::test]
 async fn metrics_have_the_type_that_prometheus_reads() {
     let server = Server::ready().await;
-    let answer = server.get("/metrics").await;
+    let response = server.get("/metrics").await;
     assert!(
-        answer
+        response
             .header("content-type")
             .starts_with("text/plain; version=0.0.4")
     );
     assert!(
-        answer.body.contains("\nsizegate_connections 0\n"),
+        response.body.contains("\nsizegate_connections 0\n"),
         "{}",
-        answer.body
+        response.body
     );
 }
 
@@ -522,14 +528,14 @@ async fn refusals_come_newest_first_and_can_be_narrowed() {
 #[tokio::test]
 async fn a_question_that_makes_no_sense_is_told_so() {
     let server = Server::ready().await;
-    let answer = server.get("/api/v1/refusals?gate=batches").await;
-    assert_eq!(answer.status, 400);
+    let response = server.get("/api/v1/refusals?gate=batches").await;
+    assert_eq!(response.status, 400);
     assert!(
-        answer
+        response
             .body
             .contains("gate is none of batch, uncompressed, record"),
         "{}",
-        answer.body
+        response.body
     );
     for query in ["?limit=many", "?limit=-1", "?topics=orders"] {
         assert_eq!(
@@ -540,9 +546,9 @@ async fn a_question_that_makes_no_sense_is_told_so() {
     }
     // What is wrong with a query is JSON too, whatever path was asked.
     for path in ["topics?name=orders", "sizes", "refusals?topics=orders"] {
-        let answer = server.get(&format!("/api/v1/{path}")).await;
-        let body: Value = serde_json::from_str(&answer.body).unwrap();
-        assert_eq!((answer.status, body["error"].is_string()), (400, true));
+        let response = server.get(&format!("/api/v1/{path}")).await;
+        let body: Value = serde_json::from_str(&response.body).unwrap();
+        assert_eq!((response.status, body["error"].is_string()), (400, true));
     }
 }
 
@@ -579,8 +585,8 @@ async fn the_configuration_is_what_the_proxy_gives() {
 #[tokio::test]
 async fn a_head_request_has_no_body() {
     let server = Server::ready().await;
-    let answer = server.request("HEAD", "/metrics").await;
-    assert_eq!((answer.status, answer.body.as_str()), (200, ""));
+    let response = server.request("HEAD", "/metrics").await;
+    assert_eq!((response.status, response.body.as_str()), (200, ""));
 }
 
 #[tokio::test]
@@ -594,13 +600,13 @@ async fn a_head_larger_than_16_kib_is_refused_without_being_kept() {
         }
         io::Result::Ok(())
     };
-    // The server closes long before a megabyte is read, so writing fails or the answer is a refusal.
+    // The server closes long before a megabyte is read, so writing fails or the response is a refusal.
     let written = tokio::time::timeout(PATIENCE, endless)
         .await
         .expect("the server reads on and on");
     if written.is_ok() {
-        let answer = Answer::read(&mut stream).await;
-        assert!(answer.is_err() || answer.is_ok_and(|answer| answer.status == 431));
+        let response = Response::read(&mut stream).await;
+        assert!(response.is_err() || response.is_ok_and(|response| response.status == 431));
     }
     assert_eq!(server.get("/livez").await.status, 200);
 }
@@ -614,9 +620,9 @@ async fn what_is_not_http_is_closed() {
         .await
         .unwrap();
     stream.shutdown().await.unwrap();
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer).await;
-    assert!(answer.starts_with(b"HTTP/1.1 400"), "{answer:?}");
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response).await;
+    assert!(response.starts_with(b"HTTP/1.1 400"), "{response:?}");
 }
 
 #[tokio::test]
@@ -628,8 +634,8 @@ async fn a_peer_that_never_ends_its_request_is_cut_off() {
         .write_all(b"GET /livez HTTP/1.1\r\nHo")
         .await
         .unwrap();
-    let mut answer = Vec::new();
-    let closed = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    let mut response = Vec::new();
+    let closed = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut response)).await;
     assert!(closed.is_ok(), "still open after {:?}", started.elapsed());
     assert!(
         started.elapsed() > Duration::from_secs(4),
@@ -668,7 +674,7 @@ async fn peers_that_stall_before_they_ask_delay_nobody() {
 }
 
 #[tokio::test]
-async fn peers_that_do_not_read_their_answers_delay_no_health_check() {
+async fn peers_that_do_not_read_their_responses_delay_no_health_check() {
     let mut state = state(Readiness::default());
     // Larger than what sockets take.
     state.config = Arc::new(|| json!("x".repeat(8 << 20)));
@@ -678,7 +684,7 @@ async fn peers_that_do_not_read_their_answers_delay_no_health_check() {
         let mut stream = server.connect().await;
         let request = b"GET /api/v1/config HTTP/1.1\r\nHost: x\r\n\r\n";
         stream.write_all(request).await.unwrap();
-        // Its answer has begun: it has its place.
+        // Its response has begun: it has its place.
         stream.read_exact(&mut [0; 12]).await.unwrap();
         stalled.push(stream);
     }
@@ -714,7 +720,7 @@ async fn an_address_in_use_is_named_with_the_key_that_sets_it() {
 }
 
 #[tokio::test]
-async fn shutdown_answers_what_is_in_flight_and_takes_nothing_new() {
+async fn shutdown_responses_what_is_in_flight_and_takes_nothing_new() {
     let mut state = state(Readiness::default());
     let (started, mut begun) = tokio::sync::mpsc::channel(1);
     state.topics = Arc::new(move || {
@@ -735,9 +741,9 @@ async fn shutdown_answers_what_is_in_flight_and_takes_nothing_new() {
         .unwrap();
     begun.recv().await.unwrap();
     server.shutdown.cancel();
-    let answer = Answer::read(&mut stream).await.unwrap();
-    assert_eq!(answer.status, 200);
-    assert!(answer.body.contains("orders"));
+    let response = Response::read(&mut stream).await.unwrap();
+    assert_eq!(response.status, 200);
+    assert!(response.body.contains("orders"));
     tokio::time::timeout(PATIENCE, server.running)
         .await
         .expect("it ends")
@@ -809,18 +815,22 @@ async fn metrics_are_compressed_for_who_takes_gzip_and_describe_the_process() {
 async fn what_is_not_there_is_answered_as_json_to_programs_and_as_text_to_people() {
     let server = Server::ready().await;
     for path in ["/api/v1/nothing", "/api", "/api/v2/topics"] {
-        let answer = server.get(path).await;
+        let response = server.get(path).await;
         assert_eq!(
-            (answer.status, answer.header("content-type")),
+            (response.status, response.header("content-type")),
             (404, "application/json")
         );
-        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        let body: Value = serde_json::from_str(&response.body).unwrap();
         assert!(
             body["error"].as_str().unwrap().contains("nothing here"),
             "{body}"
         );
     }
-    let answer = server.get("/nothing-here").await;
-    assert_eq!(answer.status, 404);
-    assert!(answer.body.starts_with("nothing here"), "{}", answer.body);
+    let response = server.get("/nothing-here").await;
+    assert_eq!(response.status, 404);
+    assert!(
+        response.body.starts_with("nothing here"),
+        "{}",
+        response.body
+    );
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use sizegate::policy::{Action, Codec, Gate, Limit, Source};
+use sizegate::policy::Limit;
 use sizegate::telemetry::{FamilyFit, Known, Metrics, OTHER, TopicMetrics};
+use sizegate::vocabulary::{Action, Codec, Gate, Source};
 
 /// A cluster that has the topics beginning with `orders`, all with the same limits.
 #[derive(Default)]

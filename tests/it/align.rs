@@ -151,12 +151,12 @@ fn a_family_is_planned_aligned_and_found_aligned() {
     // The dead letter fits now: the largest that the main topic takes, with all of its headroom.
     let sizegate = Sizegate::start(&kafka, &format!("families: {families}"));
     let mut connection = Connection::open(sizegate.bootstrap());
-    let answer = connection.produce(
+    let response = connection.produce(
         8,
         -1,
         &[Part::new(&dead_letters, batch_of_bytes(10_065_536).build())],
     );
-    assert_eq!(answer[0].code, 0, "{answer:?}");
+    assert_eq!(response[0].code, 0, "{response:?}");
 }
 
 fn findings(ran: &Ran) -> Vec<(String, Vec<String>)> {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::support::admin::{fetch_stored, init_producer_id};
-use crate::support::client::{answers, produce_request, text};
+use crate::support::client::{produce_request, responses, text};
 use crate::support::{
-    Answer, Connection, KAFKA_VERSIONS, Kafka, Part, Record, Sizegate, Topic, batch,
+    Connection, KAFKA_VERSIONS, Kafka, Part, Record, Response, Sizegate, Topic, batch,
     batch_of_bytes, eventually, unique,
 };
 use bytes::Bytes;
@@ -14,19 +14,19 @@ use kafka_protocol::messages::{
     AddPartitionsToTxnRequest, EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest,
     ProduceResponse, TopicName, TransactionalId,
 };
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 /// A guard against hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LIMIT: usize = 3_000;
 const VERSIONS: std::ops::RangeInclusive<i16> = 3..=13;
 
-fn codes(answers: &[Answer]) -> Vec<i16> {
-    answers.iter().map(|answer| answer.code).collect()
+fn codes(responses: &[Response]) -> Vec<i16> {
+    responses.iter().map(|response| response.code).collect()
 }
 
 /// One batch of so many bytes for partition 0.
-fn produce(connection: &mut Connection, version: i16, topic: &Topic, bytes: usize) -> Answer {
+fn produce(connection: &mut Connection, version: i16, topic: &Topic, bytes: usize) -> Response {
     connection
         .produce(
             version,
@@ -92,18 +92,18 @@ fn a_batch_one_byte_over_is_refused_and_its_neighbours_are_stored_byte_for_byte(
                     );
                     continue;
                 }
-                let answers = connection.produce(version, acks, &sent);
+                let responses = connection.produce(version, acks, &sent);
                 let of = |topic: &Topic, partition: i32| {
-                    let is = |answer: &&Answer| {
-                        answer.topic == topic.name || answer.topic == topic.id.to_string()
+                    let is = |response: &&Response| {
+                        response.topic == topic.name || response.topic == topic.id.to_string()
                     };
-                    answers
+                    responses
                         .iter()
                         .filter(is)
-                        .find(|answer| answer.partition == partition)
+                        .find(|response| response.partition == partition)
                         .unwrap()
                 };
-                assert_eq!(answers.len(), 5, "v{version}: {answers:?}");
+                assert_eq!(responses.len(), 5, "v{version}: {responses:?}");
                 for (topic, partition) in [(&gated, 0), (&gated, 2), (&free, 1)] {
                     assert_eq!(
                         (of(topic, partition).code, &of(topic, partition).text),
@@ -494,8 +494,8 @@ impl Transactions {
             let request = InitProducerIdRequest::default()
                 .with_transactional_id(Some(TransactionalId(text(&id))))
                 .with_transaction_timeout_ms(60_000);
-            let answer = connection.ask(&request, if version >= 12 { 5 } else { 4 });
-            (answer.error_code == 0).then_some((answer.producer_id.0, answer.producer_epoch))
+            let response = connection.ask(&request, if version >= 12 { 5 } else { 4 });
+            (response.error_code == 0).then_some((response.producer_id.0, response.producer_epoch))
         });
         Self {
             connection,
@@ -508,7 +508,7 @@ impl Transactions {
         }
     }
 
-    fn produce(&mut self, bytes: usize) -> Answer {
+    fn produce(&mut self, bytes: usize) -> Response {
         // From Produce 12 on the broker adds the partition itself.
         if !self.is_begun && self.version < 12 {
             let entry = AddPartitionsToTxnTopic::default()
@@ -520,8 +520,8 @@ impl Transactions {
                 .with_v3_and_below_producer_epoch(self.producer.1)
                 .with_v3_and_below_topics(vec![entry]);
             eventually(PATIENCE, "the partition in the transaction", || {
-                let answer = self.connection.ask(&request, 3);
-                (answer.results_by_topic_v3_and_below[0].results_by_partition[0]
+                let response = self.connection.ask(&request, 3);
+                (response.results_by_topic_v3_and_below[0].results_by_partition[0]
                     .partition_error_code
                     == 0)
                     .then_some(())
@@ -533,15 +533,15 @@ impl Transactions {
             .producer(self.producer.0, self.producer.1, self.sequence)
             .build();
         let request = produce_request(Some(&self.id), -1, &[Part::new(&self.topic, records)]);
-        let answer = eventually(PATIENCE, "the markers of the last transaction", || {
+        let response = eventually(PATIENCE, "the markers of the last transaction", || {
             let response: ProduceResponse = self.connection.ask(&request, self.version);
-            let answer = answers(&response, self.version).remove(0);
-            (answer.code != CONCURRENT_TRANSACTIONS).then_some(answer)
+            let response = responses(&response, self.version).remove(0);
+            (response.code != CONCURRENT_TRANSACTIONS).then_some(response)
         });
-        if answer.code == 0 {
+        if response.code == 0 {
             self.sequence += 1;
         }
-        answer
+        response
     }
 
     fn end(&mut self, is_commit: bool) -> i16 {
@@ -551,17 +551,17 @@ impl Transactions {
             .with_producer_epoch(self.producer.1)
             .with_committed(is_commit);
         let version = if self.version >= 12 { 5 } else { 4 };
-        let answer = eventually(PATIENCE, "the markers of the last transaction", || {
-            let answer = self.connection.ask(&request, version);
-            (answer.error_code != CONCURRENT_TRANSACTIONS).then_some(answer)
+        let response = eventually(PATIENCE, "the markers of the last transaction", || {
+            let response = self.connection.ask(&request, version);
+            (response.error_code != CONCURRENT_TRANSACTIONS).then_some(response)
         });
-        if answer.error_code == 0 && self.version >= 12 {
+        if response.error_code == 0 && self.version >= 12 {
             // Every transaction has an epoch of its own.
-            self.producer = (answer.producer_id.0, answer.producer_epoch);
+            self.producer = (response.producer_id.0, response.producer_epoch);
             self.sequence = 0;
         }
         self.is_begun = false;
-        answer.error_code
+        response.error_code
     }
 }
 
@@ -590,10 +590,10 @@ fn every_refused_topic_is_answered_once_however_many_there_are() {
         };
         let sent: Vec<Part> = (0..36).map(part).collect();
         let mut connection = Connection::open(sizegate.bootstrap());
-        let answers = connection.produce(version, -1, &sent);
-        assert_eq!(answers.len(), 36, "v{version}");
+        let responses = connection.produce(version, -1, &sent);
+        assert_eq!(responses.len(), 36, "v{version}");
         assert_eq!(
-            codes(&answers).iter().filter(|code| **code == 0).count(),
+            codes(&responses).iter().filter(|code| **code == 0).count(),
             12,
             "v{version}"
         );
@@ -603,10 +603,10 @@ fn every_refused_topic_is_answered_once_however_many_there_are() {
             } else {
                 topics[n % 12].name.clone()
             };
-            let mut mine = answers
+            let mut mine = responses
                 .iter()
-                .filter(|answer| answer.topic == name && answer.partition == (n / 12) as i32);
-            let code = mine.next().map(|answer| answer.code);
+                .filter(|response| response.topic == name && response.partition == (n / 12) as i32);
+            let code = mine.next().map(|response| response.code);
             assert_eq!(
                 (code, mine.next()),
                 (Some(if n.is_multiple_of(3) { 0 } else { 10 }), None),

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::{Connection, Kafka, Part, Program, Record, Sizegate, batch, batch_of_bytes};
 use serde_json::Value;
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 fn refusals(sizegate: &Sizegate, query: &str) -> Vec<Value> {
     let listed = sizegate.json(&format!("/api/v1/refusals?{query}"));
@@ -21,8 +21,8 @@ fn what_the_broker_refused_is_listed_as_its_own_and_is_no_measure() {
     let mut connection = Connection::open(sizegate.bootstrap());
     connection.client_id = Some("checkout".into());
     let mut send = |records: bytes::Bytes, code: i16| {
-        let answers = connection.produce(9, -1, &[Part::new(&topic, records)]);
-        assert_eq!(answers[0].code, code, "{:?}", answers[0].text);
+        let responses = connection.produce(9, -1, &[Part::new(&topic, records)]);
+        assert_eq!(responses[0].code, code, "{:?}", responses[0].text);
     };
     send(batch_of_bytes(1_000).build(), 0);
     send(batch_of_bytes(50_000).build(), 10);

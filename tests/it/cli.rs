@@ -322,7 +322,7 @@ fn flags_that_say_nothing_alone_are_refused_with_what_is_missing() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_written_exits_with_2() {
+fn a_response_that_cannot_be_written_exits_with_2() {
     for arguments in [
         &["check", "--bootstrap-servers=b:9092"][..],
         &["completions", "bash"],

@@ -1,5 +1,5 @@
 //! Who is to blame, as users of real clients see it: five records in one batch, the middle one too large, through
-//! sizegate to a real broker. What each client makes of the same answer stands in README.md's client table; here
+//! sizegate to a real broker. What each client makes of the same response stands in README.md's client table; here
 //! it is held to that.
 
 use std::sync::OnceLock;

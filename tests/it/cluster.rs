@@ -4,7 +4,7 @@
 use crate::control_plane::{PATIENCE, Running};
 use crate::support::{KAFKA_VERSIONS, Kafka, KafkaOptions, eventually};
 use sizegate::cluster::{CompressionType, LearnedLimit, LimitsUnread, Lookup, Origin};
-use sizegate::policy::{Codec, Source};
+use sizegate::vocabulary::{Codec, Source};
 use uuid::Uuid;
 
 /// With so rare refreshes that only questions can learn anything.

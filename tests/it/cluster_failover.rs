@@ -1,5 +1,5 @@
 //! Three brokers behind the proxy: whoever asks the wrong one is sent to the right one through the proxy, whatever
-//! the request and however large the answer; and a dead address in the bootstrap list is stepped over.
+//! the request and however large the response; and a dead address in the bootstrap list is stepped over.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -65,7 +65,7 @@ impl Trio {
             .0
     }
 
-    /// No broker's own port, in any form in which an answer holds one.
+    /// No broker's own port, in any form in which a response holds one.
     fn assert_names_no_broker(&self, case: &str, frame: &[u8]) {
         for address in self.kafka.bootstrap().split(',') {
             let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
@@ -103,17 +103,17 @@ fn a_produce_to_the_wrong_broker_is_pointed_through_the_proxy_also_beside_a_refu
                 ));
             }
             let mut connection = Connection::open(trio.sizegate.node(trio.stranger(wrong)));
-            let answer: ProduceResponse =
+            let response: ProduceResponse =
                 connection.ask(&produce_request(None, -1, &parts), version);
-            let answers = crate::support::client::answers(&answer, version);
-            let codes: BTreeMap<i32, i16> = answers
+            let responses = crate::support::client::responses(&response, version);
+            let codes: BTreeMap<i32, i16> = responses
                 .iter()
-                .map(|answer| (answer.partition, answer.code))
+                .map(|response| (response.partition, response.code))
                 .collect();
             assert_eq!(codes.get(&wrong), Some(&6), "{case}");
             assert_eq!(codes.get(&own).copied(), refused.then_some(10), "{case}");
             if version >= 10 {
-                let endpoint = &answer.node_endpoints[0];
+                let endpoint = &response.node_endpoints[0];
                 assert_eq!(endpoint.node_id.0, trio.leaders[&wrong], "{case}");
                 assert_endpoint(
                     trio,
@@ -152,12 +152,12 @@ fn decode(frame: Vec<u8>, version: i16) -> FetchResponse {
 }
 
 #[test]
-fn a_fetch_from_the_wrong_broker_is_pointed_through_the_proxy_however_large_its_answer() {
+fn a_fetch_from_the_wrong_broker_is_pointed_through_the_proxy_however_large_its_response() {
     let trio = trio();
     let wrong = 1;
     let node_id = trio.stranger(wrong);
     let own = trio.led_by(node_id);
-    // From an answer that fits into one read to one that streams past for a while.
+    // From a response that fits into one read to one that streams past for a while.
     for (stored, batches) in [(0, 0), (300, 1), (400_000, 1), (400_000, 8)] {
         for _ in 0..batches {
             let records = batch([Record::of_random(stored, 1)]).build();
@@ -179,9 +179,9 @@ fn a_fetch_from_the_wrong_broker_is_pointed_through_the_proxy_however_large_its_
             connection.send(&request, version);
             let frame = connection.read_frame().unwrap();
             trio.assert_names_no_broker(&case, &frame);
-            let answer = decode(frame, version);
+            let response = decode(frame, version);
             let part = |index: i32| {
-                answer.responses[0]
+                response.responses[0]
                     .partitions
                     .iter()
                     .find(|part| part.partition_index == index)
@@ -193,7 +193,7 @@ fn a_fetch_from_the_wrong_broker_is_pointed_through_the_proxy_however_large_its_
             direct.send(&request, version);
             let (_, original) = direct.receive::<FetchResponse>(version);
             assert!(
-                original.responses == answer.responses,
+                original.responses == response.responses,
                 "{case}: what is fetched differs"
             );
             assert_eq!(
@@ -201,7 +201,7 @@ fn a_fetch_from_the_wrong_broker_is_pointed_through_the_proxy_however_large_its_
                 usize::from(version >= 16),
                 "{case}: the broker gives no hint"
             );
-            for endpoint in &answer.node_endpoints {
+            for endpoint in &response.node_endpoints {
                 assert_eq!(endpoint.node_id.0, trio.leaders[&wrong], "{case}");
                 assert_endpoint(
                     trio,
@@ -212,7 +212,7 @@ fn a_fetch_from_the_wrong_broker_is_pointed_through_the_proxy_however_large_its_
                 );
             }
             assert!(
-                answer.node_endpoints.len() == original.node_endpoints.len() || batches > 0,
+                response.node_endpoints.len() == original.node_endpoints.len() || batches > 0,
                 "{case}: no hint left"
             );
             // The connection is in step.
@@ -263,7 +263,7 @@ fn a_share_fetch_from_the_wrong_broker_names_no_broker() {
 }
 
 #[test]
-fn every_answer_about_the_cluster_names_each_broker_by_its_own_address_on_the_proxy() {
+fn every_response_about_the_cluster_names_each_broker_by_its_own_address_on_the_proxy() {
     use kafka_protocol::messages::{
         DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest,
     };
@@ -308,11 +308,11 @@ fn every_answer_about_the_cluster_names_each_broker_by_its_own_address_on_the_pr
         }
         for version in 4..=6 {
             let keys = (0..8).map(|n| text(&format!("group {n}"))).collect();
-            let answer = connection.ask(
+            let response = connection.ask(
                 &FindCoordinatorRequest::default().with_coordinator_keys(keys),
                 version,
             );
-            for found in answer
+            for found in response
                 .coordinators
                 .iter()
                 .filter(|found| found.error_code == 0)

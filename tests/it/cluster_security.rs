@@ -12,7 +12,7 @@ use kafka_protocol::messages::CreateAclsRequest;
 use kafka_protocol::messages::create_acls_request::AclCreation;
 use kafka_protocol::protocol::StrBytes;
 use sizegate::cluster::{LimitsUnread, Lookup};
-use sizegate::policy::Source;
+use sizegate::vocabulary::Source;
 
 /// `connections.max.reauth.ms`
 const SESSION: Duration = Duration::from_secs(6);
@@ -65,7 +65,7 @@ fn every_sasl_mechanism_authenticates_and_stays_so_beyond_its_session() {
     let running = MECHANISMS.map(|(mechanism, user)| {
         Running::start(&kafka.sasl_bootstrap(), &sasl(mechanism, user)).up()
     });
-    // Whoever does not authenticate anew is thrown out in every session; a machine that was too busy, in one.
+    // Whoever does not authenticate again is thrown out in every session; a machine that was too busy, in one.
     let is_any = (0..ATTEMPTS).any(|_| stay_up(kafka, &running, SESSION + SESSION / 3));
     assert!(is_any, "{:?}", running.map(|one| one.cluster.status()));
 }
@@ -214,8 +214,8 @@ fn allow(kafka: &Kafka, principal: &str, topic: &str, operation: i8) {
         .with_operation(operation)
         .with_permission_type(3);
     let request = CreateAclsRequest::default().with_creations(vec![acl]);
-    let answer = Connection::open(kafka.bootstrap()).ask(&request, 3);
-    assert_eq!(answer.results[0].error_code, 0, "{answer:?}");
+    let response = Connection::open(kafka.bootstrap()).ask(&request, 3);
+    assert_eq!(response.results[0].error_code, 0, "{response:?}");
 }
 
 /// README and the operations guide say where it shows; `carol` is whom the proxy asks as.
@@ -262,8 +262,8 @@ fn a_proxy_that_may_not_read_limits_serves_by_its_rules_and_says_so_until_it_may
         // Right after CreateAcls the broker may not know of it.
         eventually(PATIENCE, "alice may write", || {
             let sent = [Part::new(&topic, records.clone())];
-            let answer = connection.produce(9, -1, &sent).remove(0);
-            (answer.code != TOPIC_AUTHORIZATION_FAILED).then_some(answer)
+            let response = connection.produce(9, -1, &sent).remove(0);
+            (response.code != TOPIC_AUTHORIZATION_FAILED).then_some(response)
         })
     };
     assert_eq!(send(&[1_500]).code, 0);

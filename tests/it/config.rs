@@ -18,7 +18,7 @@ use sizegate::config::{
     Overrides, SaslMechanism, TopicPattern,
 };
 use sizegate::findings::FindingRule;
-use sizegate::policy::{Action, ErrorCode};
+use sizegate::vocabulary::{Action, ErrorCode};
 use tempfile::TempDir;
 
 const MINIMAL: &str = "cluster: {bootstrap_servers: [b:9092]}\n";

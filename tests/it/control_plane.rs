@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sizegate::cluster::{Cluster, Learned, LimitsUnread, Lookup, Topic};
+use sizegate::cluster::{Cluster, LimitsUnread, Lookup, Topic, TopicLimit};
 use sizegate::config::{self, Config, ENV_PREFIX, Overrides};
 use sizegate::net::Connector;
 use tokio::runtime::{Builder, Runtime};
@@ -71,7 +71,7 @@ impl Running {
     }
 
     /// Reads the limits now, from this broker.
-    pub fn read(&self, topic: &Arc<Topic>, node_id: i32) -> Result<Learned, LimitsUnread> {
+    pub fn read(&self, topic: &Arc<Topic>, node_id: i32) -> Result<TopicLimit, LimitsUnread> {
         self.runtime
             .block_on(self.cluster.read_limits(topic, Some(node_id), NOW))
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::inspect::make::{COMPRESSED, Record, batch_of, compress, records, seal, text, value};
 use crate::support::scripted::Broker;
-use crate::support::{Answer, Connection, Inside, Part};
+use crate::support::{Connection, Inside, Part, Response};
 use bytes::Bytes;
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 const TOPICS: [(&str, i32, u64); 3] = [
     ("deep", 4, 200_000_000),
@@ -22,7 +22,7 @@ fn part(broker: &Broker, topic: &str, batch: Vec<u8>) -> Part {
     Part::new(&broker.topic(topic), Bytes::from(batch))
 }
 
-fn send(connection: &mut Connection, broker: &Broker, topic: &str, batch: Vec<u8>) -> Answer {
+fn send(connection: &mut Connection, broker: &Broker, topic: &str, batch: Vec<u8>) -> Response {
     connection
         .produce(9, -1, &[part(broker, topic, batch)])
         .remove(0)
@@ -38,9 +38,9 @@ impl Drop for OnDrop<'_> {
 }
 
 /// Refused by size, with these words in its text.
-fn assert_refused(answer: &Answer, words: &str) {
-    let text = answer.text.as_deref().unwrap_or_default();
-    assert_eq!(answer.code, 10, "{answer:?}");
+fn assert_refused(response: &Response, words: &str) {
+    let text = response.text.as_deref().unwrap_or_default();
+    assert_eq!(response.code, 10, "{response:?}");
     assert!(text.contains(words), "{words}: {text}");
 }
 
@@ -74,14 +74,14 @@ fn every_gate_inside_a_batch_passes_its_limit_and_refuses_one_byte_more_with_its
         let mut connection = proxy.connect();
         let over = [value("first"), at(grown), value("last")];
         for &codec in Codec::ALL {
-            let answer = send(
+            let response = send(
                 &mut connection,
                 &broker,
                 "deep",
                 crate::inspect::make::batch(codec, &limited),
             );
-            assert_eq!(answer.code, 0, "{gate} {codec}: {answer:?}");
-            let answer = send(
+            assert_eq!(response.code, 0, "{gate} {codec}: {response:?}");
+            let response = send(
                 &mut connection,
                 &broker,
                 "deep",
@@ -98,18 +98,18 @@ fn every_gate_inside_a_batch_passes_its_limit_and_refuses_one_byte_more_with_its
                 "[gate={gate} {size}={} limit_bytes={limit} source=rule",
                 limit + 1
             );
-            assert_refused(&answer, &numbers);
+            assert_refused(&response, &numbers);
             if gate != "uncompressed" {
-                assert_refused(&answer, " 2 of 3 ");
-                assert_refused(&answer, " record=2 ");
+                assert_refused(&response, " 2 of 3 ");
+                assert_refused(&response, " record=2 ");
             }
-            let answer = send(
+            let response = send(
                 &mut connection,
                 &broker,
                 "free",
                 crate::inspect::make::batch(codec, &over),
             );
-            assert_eq!(answer.code, 0, "{gate} {codec}: {answer:?}");
+            assert_eq!(response.code, 0, "{gate} {codec}: {response:?}");
         }
     }
 }
@@ -138,11 +138,11 @@ fn a_ratio_is_passed_at_its_limit_and_refused_one_byte_above_it_and_small_batche
         let proxy = Inside::start(&broker, &[], &yaml);
         let mut connection = proxy.connect();
         let mut sent = |bytes| send(&mut connection, &broker, "deep", zeros(codec, bytes));
-        let answer = sent(bytes);
-        assert_eq!(answer.code, 0, "{codec} {bytes} {limit}: {answer:?}");
-        let answer = sent(bytes + 1);
-        assert_refused(&answer, "[gate=ratio ");
-        assert_refused(&answer, &format!(" codec={codec} records=1 "));
+        let response = sent(bytes);
+        assert_eq!(response.code, 0, "{codec} {bytes} {limit}: {response:?}");
+        let response = sent(bytes + 1);
+        assert_refused(&response, "[gate=ratio ");
+        assert_refused(&response, &format!(" codec={codec} records=1 "));
         // Up to 1 MiB the limit does not count, however well a batch compresses.
         let yaml = "rules: [{name: r, topics: [deep], limits: {ratio: 2}}]";
         let proxy = Inside::start(&broker, &[], yaml);
@@ -164,20 +164,20 @@ fn a_batch_too_long_to_decode_on_its_sessions_turn_is_judged_all_the_same() {
     over[37] = value(text(7, 100_001));
     for codec in COMPRESSED {
         for _ in 0..2 {
-            let answer = send(
+            let response = send(
                 &mut connection,
                 &broker,
                 "deep",
                 crate::inspect::make::batch(codec, &content),
             );
-            assert_eq!(answer.code, 0, "{codec}: {answer:?}");
-            let answer = send(
+            assert_eq!(response.code, 0, "{codec}: {response:?}");
+            let response = send(
                 &mut connection,
                 &broker,
                 "deep",
                 crate::inspect::make::batch(codec, &over),
             );
-            assert_refused(&answer, "record 38 of 40 is 100,0");
+            assert_refused(&response, "record 38 of 40 is 100,0");
         }
     }
     // In the order in which they were asked, although some took longer.
@@ -192,9 +192,9 @@ fn a_batch_too_long_to_decode_on_its_sessions_turn_is_judged_all_the_same() {
         })
         .collect();
     for (n, correlation) in sent.into_iter().enumerate() {
-        let (answered, answers) = connection.receive_produce(9).unwrap();
+        let (answered, responses) = connection.receive_produce(9).unwrap();
         assert_eq!(answered, correlation);
-        assert_eq!(answers[0].code, if n % 3 == 1 { 10 } else { 0 }, "{n}");
+        assert_eq!(responses[0].code, if n % 3 == 1 { 10 } else { 0 }, "{n}");
     }
 }
 
@@ -210,10 +210,10 @@ fn bombs_from_many_connections_are_answered_by_gate_and_numbers_and_a_neighbour_
     let is_over = AtomicBool::new(false);
     let explode = |codec: Codec, batch: &[u8]| {
         let mut connection = proxy.connect();
-        let answer = send(&mut connection, &broker, "bombed", batch.to_vec());
-        assert_refused(&answer, "[gate=uncompressed at_least_bytes=");
-        assert_refused(&answer, " limit_bytes=16777216 source=rule rule=r ");
-        assert_refused(&answer, &format!(" codec={codec} records=1 "));
+        let response = send(&mut connection, &broker, "bombed", batch.to_vec());
+        assert_refused(&response, "[gate=uncompressed at_least_bytes=");
+        assert_refused(&response, " limit_bytes=16777216 source=rule rule=r ");
+        assert_refused(&response, &format!(" codec={codec} records=1 "));
         // The connection that sent it is of use again.
         let small = crate::inspect::make::batch(Codec::None, &[value("small")]);
         assert_eq!(send(&mut connection, &broker, "bombed", small).code, 0);
@@ -262,17 +262,17 @@ fn what_cannot_be_read_is_refused_where_a_limit_needs_it_and_a_wrong_checksum_go
         let half = payload.len() / 2;
         payload.truncate(half);
         let cut = batch_of(codec, &payload, 1);
-        let answer = send(&mut connection, &broker, "deep", cut.clone());
-        let text = answer.text.clone().unwrap_or_default();
+        let response = send(&mut connection, &broker, "deep", cut.clone());
+        let text = response.text.clone().unwrap_or_default();
         // Enough of it may be readable to see that it is too large.
-        if answer.code == 87 {
+        if response.code == 87 {
             assert!(
                 text.contains("cannot be decoded (codec="),
                 "{codec}: {text}"
             );
-            assert_eq!(answer.record_errors, [(0, None)], "{codec}");
+            assert_eq!(response.record_errors, [(0, None)], "{codec}");
         } else {
-            assert_refused(&answer, "[gate=record at_least_bytes=");
+            assert_refused(&response, "[gate=record at_least_bytes=");
         }
         assert_eq!(
             send(&mut connection, &broker, "free", cut.clone()).code,
@@ -292,8 +292,8 @@ fn what_cannot_be_read_is_refused_where_a_limit_needs_it_and_a_wrong_checksum_go
     for id in 5..=7 {
         unknown[22] = id;
         seal(&mut unknown);
-        let answer = send(&mut connection, &broker, "deep", unknown.clone());
-        assert_eq!(answer.code, 87, "{answer:?}");
+        let response = send(&mut connection, &broker, "deep", unknown.clone());
+        assert_eq!(response.code, 87, "{response:?}");
         assert_eq!(
             send(&mut connection, &broker, "free", unknown.clone()).code,
             0

@@ -165,12 +165,12 @@ fn a_health_check_asks_the_running_proxy_and_says_why_it_is_not_ready() {
     assert_eq!(nobody.status.code(), Some(2));
     let said = String::from_utf8_lossy(&nobody.stderr).into_owned();
     assert!(
-        said.contains("no answer from 127.0.0.1:") && said.contains("admin.bind"),
+        said.contains("no response from 127.0.0.1:") && said.contains("admin.bind"),
         "{said}"
     );
 
     let replica = fleet.start("127.0.0.1");
-    // It gives an answer two seconds, which a busy machine may take.
+    // It gives a response two seconds, which a busy machine may take.
     let is_ready = |env: &[(&str, String)]| {
         eventually(PATIENCE, "ready", || {
             let ready = check(&["--ready"], env);

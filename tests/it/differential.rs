@@ -1,4 +1,4 @@
-//! The same bytes sent straight to a real broker and through sizegate get the same answers, but for our text.
+//! The same bytes sent straight to a real broker and through sizegate get the same responses, but for our text.
 //!
 //! Each case is sent to mirrored topics on both ways, with a probe behind it that tells a connection that lives
 //! from one that was closed or hangs. Whatever is meant to differ is an [`Intended`] difference of its case.

@@ -8,11 +8,12 @@ use crate::support::{Kafka, Program, Sizegate, http};
 use serde_json::{Value, json};
 use sizegate::cluster::CompressionType;
 use sizegate::config::{self, Config, Overrides};
-use sizegate::explain::{BadQuestion, Explanation, Ground, Party, Question, State, explain};
+use sizegate::explain::{BadQuestion, Explanation, Facts, Party, Question, State, explain};
 use sizegate::findings::{
     BrokerFacts, ClusterFacts, Comparison, Setting, SettingSource, Step, TopicFacts,
 };
-use sizegate::policy::{Codec, Gate, Policy};
+use sizegate::policy::Policy;
+use sizegate::vocabulary::{Codec, Gate};
 
 const MIB: u64 = 1 << 20;
 
@@ -67,7 +68,7 @@ fn broker(socket: u64) -> BrokerFacts {
     }
 }
 
-fn answer(yaml: &str, topics: Vec<TopicFacts>, socket: u64, question: &Question) -> Explanation {
+fn response(yaml: &str, topics: Vec<TopicFacts>, socket: u64, question: &Question) -> Explanation {
     let config = configured(yaml);
     let mut facts = ClusterFacts {
         brokers: vec![broker(socket)],
@@ -76,7 +77,7 @@ fn answer(yaml: &str, topics: Vec<TopicFacts>, socket: u64, question: &Question)
     };
     facts.topics.sort_by(|a, b| a.name.cmp(&b.name));
     let comparison = Comparison::new(&config, &facts).unwrap();
-    let ground = Ground {
+    let ground = Facts {
         config: &config,
         policy: &comparison.policy,
         topic: facts.topic(&question.topic),
@@ -535,7 +536,7 @@ fn public_reports_are_answered_from_its_output_alone() {
     let cases = cases();
     assert!(cases.len() >= 20);
     for case in cases {
-        let found = answer(case.yaml, case.topics, 50_000_000, &case.question);
+        let found = response(case.yaml, case.topics, 50_000_000, &case.question);
         let text = found.text();
         assert_eq!(found.refused_by, case.refused_by, "{}\n{text}", case.report);
         assert_eq!(
@@ -567,7 +568,7 @@ fn a_value_that_grows_at_each_hop_is_refused_at_the_third() {
     assert_eq!(sizes, [700_000, 933_336, 1_244_448]);
     let told = |bytes, max_request_size| {
         let question = with(ask(bytes), |q| q.max_request_size = max_request_size);
-        answer("", vec![topic("orders")], 50_000_000, &question)
+        response("", vec![topic("orders")], 50_000_000, &question)
     };
     // By the producer itself as it comes out of the box; by us where it lets go what the topic does not take.
     for (max_request_size, by, words) in [
@@ -592,7 +593,7 @@ fn a_value_that_grows_at_each_hop_is_refused_at_the_third() {
 #[test]
 fn each_boundary_is_passed_at_the_limit_and_refused_above_it() {
     let refused =
-        |question: &Question| answer("", vec![topic("orders")], 50_000_000, question).refused_by;
+        |question: &Question| response("", vec![topic("orders")], 50_000_000, question).refused_by;
     for (question, by) in [
         (ask(1_048_489), None),
         (ask(1_048_490), Some(Party::Client)),
@@ -613,7 +614,7 @@ fn each_boundary_is_passed_at_the_limit_and_refused_above_it() {
 fn readme_shows_what_it_prints() {
     let families = "families: {members: [{main: orders, dead_letter: [orders-dlt]}]}";
     let topics = vec![own("orders", 2 * MIB), topic("orders-dlt")];
-    let found = answer(families, topics, 104_857_600, &ask(2_000_000));
+    let found = response(families, topics, 104_857_600, &ask(2_000_000));
     let text = found.text();
     let (above, _) = text.split_once("\n\nWhat to look at").unwrap();
     command::readme_shows(above);
@@ -625,7 +626,7 @@ fn without_sizes_only_the_limits_are_explained() {
         topic: "orders".to_owned(),
         ..Question::default()
     };
-    let found = answer("", vec![own("orders", 2 * MIB)], 50_000_000, &question);
+    let found = response("", vec![own("orders", 2 * MIB)], 50_000_000, &question);
     assert_eq!(
         (found.passes, found.checks.len(), found.remedy.len()),
         (None, 0, 0)
@@ -634,8 +635,8 @@ fn without_sizes_only_the_limits_are_explained() {
 }
 
 /// Nothing is known of the cluster.
-fn unseen<'a>(config: &'a Config, policy: &'a Policy) -> Ground<'a> {
-    Ground {
+fn unseen<'a>(config: &'a Config, policy: &'a Policy) -> Facts<'a> {
+    Facts {
         config,
         policy,
         topic: None,
@@ -671,7 +672,7 @@ fn what_is_not_known_is_never_a_pass_by_its_limit() {
 }
 
 #[test]
-fn a_rules_none_lifts_what_limits_sets_and_the_answer_shows_it() {
+fn a_rules_none_lifts_what_limits_sets_and_the_response_shows_it() {
     let config = configured(
         "limits: {record_bytes: 64KiB, key_bytes: 100, ratio: 10}\n\
          rules: [{name: bulk, topics: [orders], limits: {batch_bytes: none, record_bytes: none, ratio: none}}]",
@@ -726,7 +727,7 @@ fn impossible_sizes_are_refused_with_what_is_wrong() {
 
 /// The largest sizes are handled without overflow.
 #[test]
-fn the_largest_numbers_have_an_answer() {
+fn the_largest_numbers_have_a_response() {
     let most = i32::MAX.unsigned_abs().into();
     let question = Question {
         topic: "orders".to_owned(),
@@ -740,7 +741,7 @@ fn the_largest_numbers_have_an_answer() {
         buffer_memory: Some(most),
         ..Question::default()
     };
-    let found = answer(
+    let found = response(
         "limits: {ratio: 10, uncompressed_bytes: 1MiB}",
         vec![topic("orders")],
         50_000_000,
@@ -851,7 +852,7 @@ fn it_says_what_it_cannot_do() {
 }
 
 #[test]
-fn a_running_proxy_answers_the_same_over_http() {
+fn a_running_proxy_responses_the_same_over_http() {
     let kafka = Kafka::shared("4.3.0");
     let topic = kafka.topic("http", 1, &[("max.message.bytes", "65536")]);
     let sizegate = Sizegate::start(kafka, "");
@@ -909,9 +910,9 @@ fn a_running_proxy_answers_the_same_over_http() {
             "no record is that large",
         ),
     ] {
-        let (found, answer) = ask(body);
-        assert_eq!(found, status, "{body}: {answer}");
-        assert!(answer.contains(words), "{body}: {answer}");
+        let (found, response) = ask(body);
+        assert_eq!(found, status, "{body}: {response}");
+        assert!(response.contains(words), "{body}: {response}");
     }
     let (status, _) = ask(&format!(r#"{{"topic": "{}"}}"#, "a".repeat(10_000)));
     assert_eq!(status, 400);

@@ -202,8 +202,8 @@ fn ground() -> &'static Ground {
         for sizegate in [&sizegate, &wide] {
             let question = json!({"topic": format!("{stem}-plain"), "value_bytes": 1}).to_string();
             crate::support::eventually(PATIENCE, "the broker's socket limit is known", || {
-                let answer = ask(sizegate, &question);
-                let checks = answer["checks"].as_array().unwrap();
+                let response = ask(sizegate, &question);
+                let checks = response["checks"].as_array().unwrap();
                 let is_known = |check: &Value| check["what"] == "socket.request.max.bytes";
                 checks.iter().any(is_known).then_some(())
             });
@@ -252,8 +252,8 @@ fn refused_by(seen: &Value) -> Option<(&'static str, String)> {
 }
 
 /// The first that refuses, and what may refuse.
-fn foretold(answer: &Value) -> (Option<(String, String)>, Vec<String>) {
-    let checks = answer["checks"].as_array().unwrap();
+fn foretold(response: &Value) -> (Option<(String, String)>, Vec<String>) {
+    let checks = response["checks"].as_array().unwrap();
     let outcome = |check: &&Value, wanted: &str| check["outcome"] == wanted;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let first = checks.iter().find(|check| outcome(check, "refuses"));
@@ -388,13 +388,13 @@ fn agree(sizegate: &Sizegate, cases: &[Case]) {
         let seen = sent.only("case", at);
         let wire = seen["wire_bytes"].as_f64().unwrap() as usize;
         let question = case.question(wire).to_string();
-        let answer = ask(sizegate, &question);
+        let response = ask(sizegate, &question);
         let met = refused_by(seen);
         let expected = case.refused.map(|(by, what)| match by {
             "broker" => (by, code(what).to_owned()),
             _ => (by, what.to_owned()),
         });
-        let (first, may) = foretold(&answer);
+        let (first, may) = foretold(&response);
         let first = first
             .as_ref()
             .map(|(by, what)| (by.as_str(), what.as_str()));
@@ -485,7 +485,7 @@ fn other_clients_meet_what_explain_foretells_by_their_own_arithmetic() {
         for size in sizes {
             let question =
                 json!({"topic": plain, "value_bytes": size, "client": client}).to_string();
-            let answer = ask(&ground.sizegate, &question);
+            let response = ask(&ground.sizegate, &question);
             let seen = sent.only("value_bytes", size);
             // sarama's limit is above what the topic takes.
             let by_topic = size > 1_048_516 && size <= largest;
@@ -495,14 +495,14 @@ fn other_clients_meet_what_explain_foretells_by_their_own_arithmetic() {
                 _ => Value::Null,
             };
             assert_eq!(
-                answer["refused_by"], expected,
-                "{client} {size}: {answer:#}"
+                response["refused_by"], expected,
+                "{client} {size}: {response:#}"
             );
             assert_eq!(seen["ok"], expected.is_null(), "{client} {size}: {seen}");
-            let row = &answer["checks"][0];
+            let row = &response["checks"][0];
             assert_eq!(row["limit_bytes"], most, "{client}: {row}");
             if expected == "client" {
-                shows(&answer, seen, client);
+                shows(&response, seen, client);
             }
         }
     }
@@ -529,9 +529,9 @@ fn other_clients_meet_what_explain_foretells_by_their_own_arithmetic() {
             ),
             (&json!(true), &json!(true))
         );
-        let answer = ask(1_931);
-        assert_eq!(answer["refused_by"], "sizegate", "{answer:#}");
-        shows(&answer, sent.only("value_bytes", 1_931), client);
+        let response = ask(1_931);
+        assert_eq!(response["refused_by"], "sizegate", "{response:#}");
+        shows(&response, sent.only("value_bytes", 1_931), client);
     }
     let sent = Program::node("kafkajs.js")
         .arg("bootstrap", ground.sizegate.bootstrap())
@@ -544,12 +544,12 @@ fn other_clients_meet_what_explain_foretells_by_their_own_arithmetic() {
     ] {
         let question =
             json!({"topic": plain, "value_bytes": size, "client": "kafkajs"}).to_string();
-        let answer = ask(&ground.sizegate, &question);
-        assert_eq!(answer["refused_by"], expected, "{answer:#}");
+        let response = ask(&ground.sizegate, &question);
+        assert_eq!(response["refused_by"], expected, "{response:#}");
         let seen = sent.only("send", send);
         assert_eq!(seen["ok"], expected.is_null(), "{seen}");
         if !expected.is_null() {
-            shows(&answer, seen, "kafkajs");
+            shows(&response, seen, "kafkajs");
         }
     }
 }
@@ -596,20 +596,20 @@ fn what_clients_show_of_a_connection_that_the_broker_closes_is_what_explain_quot
             &value,
             &client_of,
         ];
-        let answer = command::sizegate(&arguments, &yaml).json();
-        assert_eq!(answer["refused_by"], "broker", "{answer:#}");
+        let response = command::sizegate(&arguments, &yaml).json();
+        assert_eq!(response["refused_by"], "broker", "{response:#}");
         let sent = program
             .arg("bootstrap", ground.kafka.bootstrap())
             .arg("topic", &topic)
             .run();
         let refused = sent.where_is("ok", false);
-        shows(&answer, refused[0], client);
+        shows(&response, refused[0], client);
     }
 }
 
 /// What the first step quotes is what the client showed.
-fn shows(answer: &Value, seen: &Value, client: &str) {
-    let step = answer["remedy"][0]["text"].as_str().unwrap();
+fn shows(response: &Value, seen: &Value, client: &str) {
+    let step = response["remedy"][0]["text"].as_str().unwrap();
     let shown = seen["text"].as_str().unwrap();
     let quotes: Vec<&str> = step
         .split('“')

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::support::{
-    Answer, Connection, KAFKA_VERSIONS, Kafka, Part, Record, Sizegate, Topic, batch,
+    Connection, KAFKA_VERSIONS, Kafka, Part, Record, Response, Sizegate, Topic, batch,
     batch_of_bytes, command, eventually, unique,
 };
 use bytes::Bytes;
 use serde_json::{Value, json};
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How soon a change must be in force: after so many batches, which take a second. Not by the clock: a busy machine has
@@ -49,21 +49,21 @@ fn fresh(bytes: usize) -> Bytes {
     batch_of_bytes(bytes).base_timestamp(time()).build()
 }
 
-fn send(connection: &mut Connection, version: i16, topic: &Topic, batch: Bytes) -> Answer {
+fn send(connection: &mut Connection, version: i16, topic: &Topic, batch: Bytes) -> Response {
     let parts = [Part::new(topic, batch)];
     connection.produce(version, -1, &parts).remove(0)
 }
 
-fn produce(connection: &mut Connection, version: i16, topic: &Topic, bytes: usize) -> Answer {
+fn produce(connection: &mut Connection, version: i16, topic: &Topic, bytes: usize) -> Response {
     send(connection, version, topic, fresh(bytes))
 }
 
 /// The text of a refusal by the proxy itself.
-fn text(answer: &Answer) -> &str {
-    let text = answer.text.as_deref().unwrap_or_default();
+fn text(response: &Response) -> &str {
+    let text = response.text.as_deref().unwrap_or_default();
     assert!(
-        answer.code == 10 && text.starts_with("sizegate refused "),
-        "{answer:?}"
+        response.code == 10 && text.starts_with("sizegate refused "),
+        "{response:?}"
     );
     text
 }
@@ -119,10 +119,10 @@ fn what_a_dead_letter_topic_cannot_take_is_refused_at_its_main_topic_with_both_n
         let mut connection = Connection::open(sizegate.bootstrap());
         for version in [8, 13] {
             for (bytes, code) in [(limit - 1, 0), (limit, 0), (limit + 1, 10)] {
-                let answer = produce(&mut connection, version, &main, bytes);
-                assert_eq!(answer.code, code, "{bytes}: {answer:?}");
+                let response = produce(&mut connection, version, &main, bytes);
+                assert_eq!(response.code, code, "{bytes}: {response:?}");
                 if code == 10 {
-                    let text = text(&answer);
+                    let text = text(&response);
                     let told = format!(
                         "more than the batch limit of 134,464 kept for the family member \"{}\", which takes 200,000 \
                          less 65,536 of headroom (by 1).",
@@ -182,8 +182,8 @@ fn ready_means_that_families_are_in_force() {
     let found = family(&sizegate, &main.name).expect("the family");
     assert_eq!(found["members"][0]["topic"], dlt.name.as_str(), "{found}");
     let mut connection = Connection::open(sizegate.node(1));
-    let answer = produce(&mut connection, 8, &main, 200_000 - HEADROOM + 1);
-    assert!(text(&answer).contains("source=family"), "{answer:?}");
+    let response = produce(&mut connection, 8, &main, 200_000 - HEADROOM + 1);
+    assert!(text(&response).contains("source=family"), "{response:?}");
 }
 
 #[test]
@@ -236,8 +236,8 @@ fn a_member_raised_at_the_broker_is_no_reason_to_refuse_a_second_later() {
         let mut batches = 0;
         eventually(PATIENCE, "it passes", || {
             batches += 1;
-            let answer = produce(&mut connection, 13, &main, bytes);
-            (answer.code == 0).then_some(())
+            let response = produce(&mut connection, 13, &main, bytes);
+            (response.code == 0).then_some(())
         });
         assert!(batches <= SOON, "it took {batches} batches");
         let refused = produce(&mut connection, 13, &main, bytes + 1);
@@ -285,18 +285,18 @@ fn what_the_writer_of_dead_letters_would_refuse_is_refused_at_the_main_topic_unt
     let mut connection = Connection::open(sizegate.bootstrap());
     for version in [8, 13] {
         for (value_bytes, code) in [(most - 1, 0), (most, 0), (most + 1, 10)] {
-            let answer = send(&mut connection, version, &main, record(value_bytes).build());
-            assert_eq!(answer.code, code, "{value_bytes}: {answer:?}");
+            let response = send(&mut connection, version, &main, record(value_bytes).build());
+            assert_eq!(response.code, code, "{value_bytes}: {response:?}");
             // Compressed to next to nothing, it is the same record for whoever writes its dead letter.
-            let answer = send(&mut connection, version, &main, zeros(value_bytes));
-            assert_eq!(answer.code, code, "{value_bytes}: {answer:?}");
+            let response = send(&mut connection, version, &main, zeros(value_bytes));
+            assert_eq!(response.code, code, "{value_bytes}: {response:?}");
             if code == 10 {
                 let told = format!(
                     "would be 983,041 bytes by a Java producer's estimate, more than the estimate limit of 983,040 kept for \
                      the family member \"{}\", whose writer takes 1,048,576 (max.request.size) less 65,536 of headroom (by 1).",
                     dlt.name
                 );
-                let text = text(&answer);
+                let text = text(&response);
                 assert!(
                     text.contains(&told)
                         && text.contains("raise max.request.size in the producer that writes")
@@ -308,8 +308,8 @@ fn what_the_writer_of_dead_letters_would_refuse_is_refused_at_the_main_topic_unt
             }
         }
         // The member's own topic is not bounded by it: what arrives there, its writer took.
-        let answer = send(&mut connection, version, &dlt, record(1_500_000).build());
-        assert_eq!(answer.code, 0, "{answer:?}");
+        let response = send(&mut connection, version, &dlt, record(1_500_000).build());
+        assert_eq!(response.code, 0, "{response:?}");
     }
     drop(sizegate);
     for (more, value_bytes) in [
@@ -322,8 +322,8 @@ fn what_the_writer_of_dead_letters_would_refuse_is_refused_at_the_main_topic_unt
         let pair = [("main", &*main.name), ("member", &*dlt.name)];
         assert_eq!(sizegate.metrics().sum("family_aligned", &pair), 1.0);
         let mut connection = Connection::open(sizegate.bootstrap());
-        let answer = send(&mut connection, 13, &main, record(value_bytes).build());
-        assert_eq!(answer.code, 0, "{more}: {answer:?}");
+        let response = send(&mut connection, 13, &main, record(value_bytes).build());
+        assert_eq!(response.code, 0, "{more}: {response:?}");
     }
 }
 
@@ -395,17 +395,17 @@ fn a_members_own_rule_is_named_at_its_main_topic() {
     let mut connection = Connection::open(sizegate.bootstrap());
     let record = || Record::of_random(50_000, 5);
     let sent = |record: Record| batch([record]).base_timestamp(time()).build();
-    let answer = send(&mut connection, 13, &main, sent(record()));
-    assert_eq!(answer.code, 0, "{answer:?}");
+    let response = send(&mut connection, 13, &main, sent(record()));
+    assert_eq!(response.code, 0, "{response:?}");
     // Its dead letter, with all of its headroom: the header's name and lengths count too.
     let header = vec![b'x'; HEADROOM - 5];
-    let answer = send(
+    let response = send(
         &mut connection,
         13,
         &dlt,
         sent(record().header("h", header)),
     );
-    assert_eq!(answer.code, 0, "{answer:?}");
+    assert_eq!(response.code, 0, "{response:?}");
 }
 
 #[test]
@@ -422,13 +422,13 @@ fn members_that_come_and_go_are_followed() {
     for limit in [70_000, 90_000] {
         kafka.create_topic(&name, 1, 1, &[("max.message.bytes", &limit.to_string())]);
         eventually(PATIENCE, "it is followed", || {
-            let answer = produce(&mut connection, 13, &main, 100_000);
-            (answer.code == 10).then(|| {
+            let response = produce(&mut connection, 13, &main, 100_000);
+            (response.code == 10).then(|| {
                 let left = format!(
                     "limit_bytes={} source=family member={name} ",
                     limit - HEADROOM
                 );
-                assert!(text(&answer).contains(&left), "{answer:?}");
+                assert!(text(&response).contains(&left), "{response:?}");
             })
         });
         kafka.delete_topic(&name);
@@ -528,16 +528,16 @@ fn five_stack_traces_are_one_too_many() {
         for _ in 0..traces {
             record = record.header(&"h".repeat(31), vec![b'x'; 9_800]);
         }
-        let answer = send(
+        let response = send(
             &mut connection,
             13,
             &dlt,
             batch([record]).base_timestamp(time()).build(),
         );
         if traces < 5 {
-            assert_eq!(answer.code, 0, "{traces}: {answer:?}");
+            assert_eq!(response.code, 0, "{traces}: {response:?}");
         } else {
-            let text = text(&answer);
+            let text = text(&response);
             assert!(
                 text.contains(
                     "1,049,260 bytes on the wire, more than the batch limit of 1,048,588"
@@ -566,13 +566,13 @@ fn a_value_that_grows_at_each_hop_is_refused_where_it_no_longer_fits() {
         (second, 1_244_448, 10),
     ] {
         let record = Record::of_random(value_bytes, 17);
-        let answer = send(
+        let response = send(
             &mut connection,
             13,
             topic,
             batch([record]).base_timestamp(time()).build(),
         );
-        assert_eq!(answer.code, code, "{answer:?}");
+        assert_eq!(response.code, code, "{response:?}");
     }
 }
 
@@ -655,8 +655,8 @@ fn a_reload_takes_families_too() {
         std::fs::write(&file, format!("{minimal}{yaml}")).unwrap();
         sizegate.process().signal("HUP");
         eventually(PATIENCE, "it is in force", || {
-            let answer = produce(&mut connection, 13, &main, 150_000);
-            (answer.code == code).then_some(())
+            let response = produce(&mut connection, 13, &main, 150_000);
+            (response.code == code).then_some(())
         });
     }
     std::fs::write(&file, minimal).unwrap();

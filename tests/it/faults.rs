@@ -46,8 +46,8 @@ fn part(broker: &Broker, topic: &str, partition: i32, bytes: usize) -> Part {
 
 /// The connection works: a sound Produce is answered.
 fn assert_works(connection: &mut Connection, broker: &Broker) {
-    let answers = connection.produce(9, -1, &[part(broker, "orders", 0, 500)]);
-    assert_eq!(answers[0].code, 0, "{answers:?}");
+    let responses = connection.produce(9, -1, &[part(broker, "orders", 0, 500)]);
+    assert_eq!(responses[0].code, 0, "{responses:?}");
 }
 
 /// A new connection works. Where connections are soon idle, a machine that is busy may take one for it: then another.
@@ -55,8 +55,8 @@ fn assert_others_work(proxy: &Inside, broker: &Broker) {
     crate::support::eventually(PATIENCE, "another connection is served", || {
         let mut connection = proxy.connect();
         connection.send_produce(9, -1, &[part(broker, "orders", 0, 500)]);
-        let (_, answers) = connection.receive_produce(9).ok()?;
-        assert_eq!(answers[0].code, 0, "{answers:?}");
+        let (_, responses) = connection.receive_produce(9).ok()?;
+        assert_eq!(responses[0].code, 0, "{responses:?}");
         Some(())
     });
 }
@@ -70,7 +70,7 @@ fn assert_closed(connection: &mut Connection) {
 }
 
 #[test]
-fn answers_come_in_the_order_of_requests_with_refusals_between_them() {
+fn responses_come_in_the_order_of_requests_with_refusals_between_them() {
     let broker = Broker::start(&topics(), |request, cluster| {
         is_produce(request).then(|| {
             vec![
@@ -95,23 +95,23 @@ fn answers_come_in_the_order_of_requests_with_refusals_between_them() {
             })
             .collect();
         for (id, code) in sent {
-            let (answered, answers) = connection.receive_produce(version).unwrap();
-            assert_eq!((answered, answers[0].code), (id, code), "v{version}");
+            let (answered, responses) = connection.receive_produce(version).unwrap();
+            assert_eq!((answered, responses[0].code), (id, code), "v{version}");
         }
     }
 }
 
 #[test]
-fn refusals_are_merged_whatever_order_the_broker_answers_in() {
+fn refusals_are_merged_whatever_order_the_broker_responses_in() {
     let broker = Broker::start(&topics(), |request, _| {
         is_produce(request).then(|| {
-            let mut answer = scripted::produced(&request.decode(), request.version);
-            answer.responses.reverse();
-            answer
+            let mut response = scripted::produced(&request.decode(), request.version);
+            response.responses.reverse();
+            response
                 .responses
                 .iter_mut()
                 .for_each(|topic| topic.partition_responses.reverse());
-            vec![Step::Send(request.answer(&answer))]
+            vec![Step::Send(request.response(&response))]
         })
     });
     let proxy = Inside::start(&broker, &[], "");
@@ -125,14 +125,17 @@ fn refusals_are_merged_whatever_order_the_broker_answers_in() {
             part(&broker, "wide", 0, 100_000),
             part(&broker, "wide", 3, 70),
         ];
-        let answers = connection.produce(version, -1, &parts);
-        let mut codes: Vec<i16> = answers.iter().map(|answer| answer.code).collect();
-        assert_eq!(codes.len(), 6, "v{version}: {answers:?}");
+        let responses = connection.produce(version, -1, &parts);
+        let mut codes: Vec<i16> = responses.iter().map(|response| response.code).collect();
+        assert_eq!(codes.len(), 6, "v{version}: {responses:?}");
         codes.sort_unstable();
-        assert_eq!(codes, [0, 0, 0, 0, 10, 10], "v{version}: {answers:?}");
-        for answer in answers.iter().filter(|answer| answer.code == 10) {
-            assert_eq!((answer.base_offset, answer.log_append_time_ms), (-1, -1));
-            assert_eq!(answer.text.is_some(), version >= 8);
+        assert_eq!(codes, [0, 0, 0, 0, 10, 10], "v{version}: {responses:?}");
+        for response in responses.iter().filter(|response| response.code == 10) {
+            assert_eq!(
+                (response.base_offset, response.log_append_time_ms),
+                (-1, -1)
+            );
+            assert_eq!(response.text.is_some(), version >= 8);
         }
     }
     // What went to the broker are the innocent ones, byte for byte.
@@ -181,7 +184,7 @@ fn assert_rubbish_closes(
 }
 
 #[test]
-fn an_answer_with_a_correlation_id_nobody_asked_for_closes_one_connection() {
+fn a_response_with_a_correlation_id_nobody_asked_for_closes_one_connection() {
     assert_rubbish_closes("unexpected_correlation_id", |request, cluster| {
         let wrong = Request {
             correlation_id: request.correlation_id + 1000,
@@ -192,15 +195,15 @@ fn an_answer_with_a_correlation_id_nobody_asked_for_closes_one_connection() {
 }
 
 #[test]
-fn an_answer_sent_twice_closes_one_connection() {
+fn a_response_sent_twice_closes_one_connection() {
     assert_rubbish_closes("unexpected_answer", |request, cluster| {
-        let answer = scripted::sound(request, cluster).unwrap();
-        vec![Step::Send([answer.clone(), answer].concat())]
+        let response = scripted::sound(request, cluster).unwrap();
+        vec![Step::Send([response.clone(), response].concat())]
     });
 }
 
 #[test]
-fn an_answer_with_a_negative_length_closes_one_connection() {
+fn a_response_with_a_negative_length_closes_one_connection() {
     assert_rubbish_closes("negative_length", |request, _| {
         let id = request.correlation_id.to_be_bytes();
         vec![Step::Send(
@@ -210,7 +213,7 @@ fn an_answer_with_a_negative_length_closes_one_connection() {
 }
 
 #[test]
-fn an_answer_too_short_for_a_correlation_id_closes_one_connection() {
+fn a_response_too_short_for_a_correlation_id_closes_one_connection() {
     assert_rubbish_closes("truncated", |_, _| {
         vec![Step::Send(vec![0, 0, 0, 3, 1, 2, 3])]
     });
@@ -218,7 +221,7 @@ fn an_answer_too_short_for_a_correlation_id_closes_one_connection() {
 }
 
 #[test]
-fn an_answer_longer_than_any_answer_closes_one_connection() {
+fn a_response_longer_than_any_response_closes_one_connection() {
     assert_rubbish_closes("too_long", |request, _| {
         let id = request.correlation_id.to_be_bytes();
         vec![Step::Send(
@@ -228,7 +231,7 @@ fn an_answer_longer_than_any_answer_closes_one_connection() {
 }
 
 #[test]
-fn an_answer_whose_counts_are_lies_closes_one_connection() {
+fn a_response_whose_counts_are_lies_closes_one_connection() {
     assert_rubbish_closes("impossible_count", |request, _| {
         let id = request.correlation_id.to_be_bytes();
         let body = [&id[..], &[0], &[0xff, 0xff, 0xff, 0xff, 0x0f], &[0; 30]].concat();
@@ -239,10 +242,13 @@ fn an_answer_whose_counts_are_lies_closes_one_connection() {
 }
 
 #[test]
-fn an_answer_cut_off_in_the_middle_closes_one_connection() {
+fn a_response_cut_off_in_the_middle_closes_one_connection() {
     assert_rubbish_closes("truncated", |request, cluster| {
-        let answer = scripted::sound(request, cluster).unwrap();
-        vec![Step::Send(answer[..answer.len() / 2].to_vec()), Step::Close]
+        let response = scripted::sound(request, cluster).unwrap();
+        vec![
+            Step::Send(response[..response.len() / 2].to_vec()),
+            Step::Close,
+        ]
     });
     assert_rubbish_closes("truncated", |_, _| {
         vec![Step::Send(vec![0, 0]), Step::Close]
@@ -250,12 +256,15 @@ fn an_answer_cut_off_in_the_middle_closes_one_connection() {
 }
 
 #[test]
-fn a_broker_that_stops_in_the_middle_of_an_answer_harms_nobody_else() {
+fn a_broker_that_stops_in_the_middle_of_a_response_harms_nobody_else() {
     let broker = Broker::start(&topics(), |request, cluster| {
         let stops = is_produce(request) && request.body.len() > 700;
         stops.then(|| {
-            let answer = scripted::sound(request, cluster).unwrap();
-            vec![Step::Send(answer[..answer.len() - 3].to_vec()), Step::Deaf]
+            let response = scripted::sound(request, cluster).unwrap();
+            vec![
+                Step::Send(response[..response.len() - 3].to_vec()),
+                Step::Deaf,
+            ]
         })
     });
     let proxy = Inside::start(&broker, &["idle_timeout: 2s"], "");
@@ -274,9 +283,9 @@ fn a_broker_that_stops_in_the_middle_of_an_answer_harms_nobody_else() {
 fn a_broker_that_speaks_unasked_loses_its_connection() {
     let broker = Broker::start(&topics(), |request, cluster| {
         is_produce(request).then(|| {
-            let answer = scripted::sound(request, cluster).unwrap();
+            let response = scripted::sound(request, cluster).unwrap();
             vec![
-                Step::Send(answer),
+                Step::Send(response),
                 Step::Wait(Duration::from_millis(200)),
                 Step::Send(vec![0, 0, 0, 4, 0, 0, 0, 9]),
             ]
@@ -290,7 +299,7 @@ fn a_broker_that_speaks_unasked_loses_its_connection() {
 }
 
 #[test]
-fn a_broker_that_closes_after_its_answers_takes_only_its_session_with_it() {
+fn a_broker_that_closes_after_its_responses_takes_only_its_session_with_it() {
     let broker = Broker::start(&topics(), |request, cluster| {
         is_produce(request).then(|| {
             vec![
@@ -308,7 +317,7 @@ fn a_broker_that_closes_after_its_answers_takes_only_its_session_with_it() {
 }
 
 #[test]
-fn a_half_closed_client_gets_all_fifty_answers() {
+fn a_half_closed_client_gets_all_fifty_responses() {
     let broker = Broker::start(&topics(), |request, cluster| {
         is_produce(request).then(|| {
             vec![
@@ -345,7 +354,7 @@ fn a_half_closed_client_gets_all_fifty_answers() {
 /// A client that half-closes while something of ours is not done yet: its frame is being judged, its broker is being
 /// connected to, answers made here wait for one of the broker's.
 #[test]
-fn a_half_closed_client_gets_its_answers_whatever_is_being_waited_for() {
+fn a_half_closed_client_gets_its_responses_whatever_is_being_waited_for() {
     let (go_on, until) = pair();
     let broker = Broker::start(&topics(), move |request, cluster| {
         is_produce(request).then(|| {
@@ -375,13 +384,13 @@ fn a_half_closed_client_gets_its_answers_whatever_is_being_waited_for() {
     held.cancel();
     std::thread::sleep(Duration::from_millis(300));
     go_on.cancel();
-    let (id, answers) = judged.receive_produce(9).unwrap();
-    assert_eq!((id, answers[0].code), (judged_id, 10));
+    let (id, responses) = judged.receive_produce(9).unwrap();
+    assert_eq!((id, responses[0].code), (judged_id, 10));
     assert_closed(&mut judged);
     let answered: Vec<(i32, i16)> = ids
         .iter()
         .map(|_| behind.receive_produce(9).unwrap())
-        .map(|(id, answers)| (id, answers[0].code))
+        .map(|(id, responses)| (id, responses[0].code))
         .collect();
     let expected: Vec<(i32, i16)> = ids.iter().copied().zip([0, 87, 87, 87]).collect();
     assert_eq!(answered, expected);
@@ -389,7 +398,7 @@ fn a_half_closed_client_gets_its_answers_whatever_is_being_waited_for() {
 }
 
 #[test]
-fn a_client_that_half_closes_before_its_broker_is_connected_to_gets_its_answer() {
+fn a_client_that_half_closes_before_its_broker_is_connected_to_gets_its_response() {
     let broker = Broker::sound(&topics());
     let proxy = Inside::start(&broker, &[], "");
     // A second broker whose queue of connections is full: another one is not established before that is emptied.
@@ -438,8 +447,8 @@ fn a_client_that_half_closes_before_its_broker_is_connected_to_gets_its_answer()
         }
     });
     drop(queue);
-    let (answered, answers) = connection.receive_produce(9).unwrap();
-    assert_eq!((answered, answers[0].code), (id, 0));
+    let (answered, responses) = connection.receive_produce(9).unwrap();
+    assert_eq!((answered, responses[0].code), (id, 0));
 }
 
 #[test]
@@ -472,8 +481,8 @@ fn a_client_is_not_idle_while_it_waits_for_us() {
     for_memory.send_bytes(&request[1000..]);
     for (connection, code) in [(for_knowledge, 10), (for_its_turn, 10), (for_memory, 0)] {
         let mut connection = connection;
-        let (_, answers) = connection.receive_produce(9).unwrap();
-        assert_eq!(answers[0].code, code, "{answers:?}");
+        let (_, responses) = connection.receive_produce(9).unwrap();
+        assert_eq!(responses[0].code, code, "{responses:?}");
     }
 }
 
@@ -491,8 +500,8 @@ fn a_request_is_judged_by_the_rules_it_was_first_judged_by() {
     held.cancel();
     assert_eq!(connection.receive_produce(9).unwrap().1[0].code, 10);
     // The next one by those in force.
-    let answers = connection.produce(9, -1, &[part(&broker, "orders", 0, 2000)]);
-    assert_eq!(answers[0].code, 0);
+    let responses = connection.produce(9, -1, &[part(&broker, "orders", 0, 2000)]);
+    assert_eq!(responses[0].code, 0);
 }
 
 /// A batch whose verdict needs more of a decode than a session's own turn has time for.
@@ -535,9 +544,9 @@ fn requests_without_acks_leave_no_trace_between_answered_ones() {
     for round in 0..20 {
         connection.send_produce(9, 0, &[part(&broker, "orders", 0, 300)]);
         let id = connection.send_produce(9, 1, &[part(&broker, "orders", 0, 300 + round * 50)]);
-        let (answered, answers) = connection.receive_produce(9).unwrap();
+        let (answered, responses) = connection.receive_produce(9).unwrap();
         assert_eq!(
-            (answered, answers[0].code),
+            (answered, responses[0].code),
             (id, if 300 + round * 50 > 1000 { 10 } else { 0 })
         );
     }
@@ -573,22 +582,22 @@ fn the_first_bootstrap_server_may_be_dead() {
 }
 
 #[test]
-fn a_refusal_waits_for_the_answers_before_it_and_comes_before_those_after_it() {
+fn a_refusal_waits_for_the_responses_before_it_and_comes_before_those_after_it() {
     // The broker answers the first request only when it has read the third.
     let held: Mutex<Option<Vec<u8>>> = Mutex::new(None);
     let broker = Broker::start(&topics(), move |request, cluster| {
         is_produce(request).then(|| {
-            let answer = scripted::sound(request, cluster).unwrap();
+            let response = scripted::sound(request, cluster).unwrap();
             let before = held.lock().unwrap().take();
             match before {
                 None => {
-                    *held.lock().unwrap() = Some(answer);
+                    *held.lock().unwrap() = Some(response);
                     vec![]
                 }
                 Some(first) => vec![
                     Step::Send(first),
                     Step::Wait(Duration::from_millis(50)),
-                    Step::Send(answer),
+                    Step::Send(response),
                 ],
             }
         })
@@ -599,15 +608,15 @@ fn a_refusal_waits_for_the_answers_before_it_and_comes_before_those_after_it() {
         .map(|bytes| connection.send_produce(9, -1, &[part(&broker, "orders", 0, bytes)]));
     let got = [0, 1, 2].map(|_| connection.receive_produce(9).unwrap());
     assert_eq!(got.each_ref().map(|(id, _)| *id), sent);
-    assert_eq!(got.map(|(_, answers)| answers[0].code), [0, 10, 0]);
+    assert_eq!(got.map(|(_, responses)| responses[0].code), [0, 10, 0]);
 }
 
 #[test]
-fn a_metadata_answer_in_single_bytes_is_rewritten_all_the_same() {
+fn a_metadata_response_in_single_bytes_is_rewritten_all_the_same() {
     let broker = Broker::start(&topics(), |request, cluster| {
         (request.api_key == ApiKey::Metadata as i16).then(|| {
-            let answer = scripted::sound(request, cluster).unwrap();
-            answer
+            let response = scripted::sound(request, cluster).unwrap();
+            response
                 .chunks(1)
                 .map(|byte| Step::Send(byte.to_vec()))
                 .collect()
@@ -616,12 +625,12 @@ fn a_metadata_answer_in_single_bytes_is_rewritten_all_the_same() {
     let proxy = Inside::start(&broker, &[], "");
     let mut connection = proxy.connect();
     for version in 0..=13 {
-        let answer: MetadataResponse = connection.ask(
+        let response: MetadataResponse = connection.ask(
             &MetadataRequest::default().with_topics(Some(vec![])),
             version,
         );
         assert_eq!(
-            answer.brokers[0].port,
+            response.brokers[0].port,
             i32::from(proxy.address().port()) + 1,
             "v{version}"
         );
@@ -629,7 +638,7 @@ fn a_metadata_answer_in_single_bytes_is_rewritten_all_the_same() {
 }
 
 #[test]
-fn a_fetch_answer_of_many_mebibytes_streams_through_to_a_slow_reader_in_bounded_memory() {
+fn a_fetch_response_of_many_mebibytes_streams_through_to_a_slow_reader_in_bounded_memory() {
     use kafka_protocol::messages::fetch_response::{
         FetchableTopicResponse, NodeEndpoint, PartitionData,
     };
@@ -648,10 +657,10 @@ fn a_fetch_answer_of_many_mebibytes_streams_through_to_a_slow_reader_in_bounded_
                 .with_node_id(BrokerId(1))
                 .with_host(text("a.broker.nobody.should.see.example"))
                 .with_port(9092);
-            let answer = FetchResponse::default()
+            let response = FetchResponse::default()
                 .with_responses(vec![topic])
                 .with_node_endpoints(vec![node]);
-            vec![Step::Send(request.answer(&answer))]
+            vec![Step::Send(request.response(&response))]
         })
     });
     let proxy = Inside::start(&broker, &["frame_bytes: 8MiB"], "memory: {budget: 8MiB}");
@@ -662,12 +671,15 @@ fn a_fetch_answer_of_many_mebibytes_streams_through_to_a_slow_reader_in_bounded_
     assert!(held <= 1 << 20, "{held} bytes held for one slow reader");
     // Others are served meanwhile.
     assert_works(&mut proxy.connect(), &broker);
-    let (_, answer) = connection.receive::<FetchResponse>(17);
+    let (_, response) = connection.receive::<FetchResponse>(17);
     assert_eq!(
-        answer.responses[0].partitions[0].records.as_ref().unwrap(),
+        response.responses[0].partitions[0]
+            .records
+            .as_ref()
+            .unwrap(),
         &records
     );
-    for node in &answer.node_endpoints {
+    for node in &response.node_endpoints {
         assert_eq!(
             (node.host.as_str(), node.port),
             ("127.0.0.1", i32::from(proxy.address().port()) + 1)
@@ -705,16 +717,16 @@ fn a_broker_that_reads_nothing_holds_up_one_client_in_bounded_memory() {
 }
 
 #[test]
-fn an_address_in_a_coordinator_answer_that_comes_in_pieces_is_rewritten() {
+fn an_address_in_a_coordinator_response_that_comes_in_pieces_is_rewritten() {
     use kafka_protocol::messages::{BrokerId, FindCoordinatorResponse};
     let broker = Broker::start(&topics(), |request, _| {
         (request.api_key == ApiKey::FindCoordinator as i16).then(|| {
-            let answer = FindCoordinatorResponse::default()
+            let response = FindCoordinatorResponse::default()
                 .with_node_id(BrokerId(1))
                 .with_host(text("secret.example"))
                 .with_port(9092);
-            let answer = request.answer(&answer);
-            answer
+            let response = request.response(&response);
+            response
                 .chunks(3)
                 .map(|piece| Step::Send(piece.to_vec()))
                 .collect()
@@ -723,12 +735,12 @@ fn an_address_in_a_coordinator_answer_that_comes_in_pieces_is_rewritten() {
     let proxy = Inside::start(&broker, &[], "");
     let mut connection = proxy.connect();
     for version in 0..=3 {
-        let answer = connection.ask(
+        let response = connection.ask(
             &FindCoordinatorRequest::default().with_key(text("group")),
             version,
         );
         assert_eq!(
-            (answer.host.as_str(), answer.port),
+            (response.host.as_str(), response.port),
             ("127.0.0.1", i32::from(proxy.address().port()) + 1)
         );
     }
@@ -746,14 +758,14 @@ fn many_refusals_by_the_broker_start_no_task_for_each() {
         .collect();
     let broker = Broker::start(&topics, |request, _| {
         is_produce(request).then(|| {
-            let mut answer: ProduceResponse =
+            let mut response: ProduceResponse =
                 scripted::produced(&request.decode(), request.version);
-            let all = answer
+            let all = response
                 .responses
                 .iter_mut()
                 .flat_map(|topic| &mut topic.partition_responses);
             all.for_each(|partition| partition.error_code = 10);
-            vec![Step::Send(request.answer(&answer))]
+            vec![Step::Send(request.response(&response))]
         })
     });
     let proxy = Inside::start(&broker, &[], "");
@@ -769,9 +781,9 @@ fn many_refusals_by_the_broker_start_no_task_for_each() {
     // Nothing that is asked meanwhile comes to its end.
     let held = broker.hold_control_plane();
     let mut connection = proxy.connect();
-    let answers = connection.produce(3, -1, &parts);
-    assert!(answers.iter().all(|answer| answer.code == 10));
-    assert_eq!(answers.len(), names.len() * EACH);
+    let responses = connection.produce(3, -1, &parts);
+    assert!(responses.iter().all(|response| response.code == 10));
+    assert_eq!(responses.len(), names.len() * EACH);
     let workers = proxy.workers.iter();
     let tasks: usize = workers
         .map(|worker| worker.metrics().num_alive_tasks())
@@ -784,14 +796,14 @@ fn many_refusals_by_the_broker_start_no_task_for_each() {
 fn ten_thousand_refusals_by_the_broker_are_explained_before_their_client_gives_up() {
     let broker = Broker::start(&[("many", 10_000, 1_000_000)], |request, _| {
         is_produce(request).then(|| {
-            let mut answer: ProduceResponse =
+            let mut response: ProduceResponse =
                 scripted::produced(&request.decode(), request.version);
-            let all = answer
+            let all = response
                 .responses
                 .iter_mut()
                 .flat_map(|topic| &mut topic.partition_responses);
             all.for_each(|partition| partition.error_code = 10);
-            vec![Step::Send(request.answer(&answer))]
+            vec![Step::Send(request.response(&response))]
         })
     });
     let proxy = Inside::start(&broker, &[], "");
@@ -801,11 +813,11 @@ fn ten_thousand_refusals_by_the_broker_are_explained_before_their_client_gives_u
         .map(|partition| Part::at(&topic, partition, batch.clone()))
         .collect();
     // A quadratic step takes minutes: the connection would be given up before.
-    let answers = proxy.connect().produce(9, -1, &parts);
-    assert_eq!(answers.len(), 10_000);
+    let responses = proxy.connect().produce(9, -1, &parts);
+    assert_eq!(responses.len(), 10_000);
     assert!(
-        answers
+        responses
             .iter()
-            .all(|answer| answer.code == 10 && answer.text.is_some())
+            .all(|response| response.code == 10 && response.text.is_some())
     );
 }

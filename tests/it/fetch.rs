@@ -1,5 +1,5 @@
 //! What consumers are served: sizes by topic, batches above a consumer's own settings, and consumers that do not get
-//! past a large one. Requests and answers pass unchanged.
+//! past a large one. Requests and responses pass unchanged.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,9 +24,11 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Encodable, HeaderVersion, Request};
 use serde_json::Value;
 use sizegate::wire::consumer::{ConsumerRequest, Positioned};
-use sizegate::wire::fetch::{Ask, Asked, FetchAnswer, FetchRequest as Reader, Served, VERSIONS};
+use sizegate::wire::fetch::{
+    PartitionRequest, RequestReader, RequestVisitor, ResponseReader, ResponseVisitor, VERSIONS,
+};
 use sizegate::wire::produce::TopicKey;
-use sizegate::wire::walk::{FETCH_ANSWER, Walker};
+use sizegate::wire::walk::{FETCH_RESPONSE, Walker};
 use uuid::Uuid;
 
 fn topic(n: u128) -> Topic {
@@ -37,8 +39,8 @@ fn topic(n: u128) -> Topic {
 }
 
 /// All partitions of these topics, from these offsets.
-fn asks(topics: &[(Topic, Vec<Ask>)], max_bytes: i32) -> FetchRequest {
-    let entry = |(topic, asks): &(Topic, Vec<Ask>)| {
+fn asks(topics: &[(Topic, Vec<PartitionRequest>)], max_bytes: i32) -> FetchRequest {
+    let entry = |(topic, asks): &(Topic, Vec<PartitionRequest>)| {
         let partitions = asks.iter().map(|ask| {
             FetchPartition::default()
                 .with_partition(ask.partition)
@@ -59,8 +61,8 @@ fn asks(topics: &[(Topic, Vec<Ask>)], max_bytes: i32) -> FetchRequest {
         .with_topics(topics.iter().map(entry).collect())
 }
 
-fn ask(partition: i32, offset: i64, max_bytes: i32) -> Ask {
-    Ask {
+fn ask(partition: i32, offset: i64, max_bytes: i32) -> PartitionRequest {
+    PartitionRequest {
         partition,
         offset,
         max_bytes,
@@ -77,7 +79,7 @@ fn name_of(key: TopicKey<'_>) -> String {
 #[derive(Debug, Default, PartialEq)]
 struct Told(Vec<String>);
 
-impl Asked for Told {
+impl RequestVisitor for Told {
     fn client_id(&mut self, client_id: Option<&[u8]>) {
         self.0.push(format!("client {client_id:?}"));
     }
@@ -86,12 +88,12 @@ impl Asked for Told {
         self.0.push(format!("{max_bytes} anew {starts_anew}"));
     }
 
-    fn partition(&mut self, topic: TopicKey<'_>, ask: Ask) {
+    fn partition(&mut self, topic: TopicKey<'_>, ask: PartitionRequest) {
         self.0.push(format!("{} {ask:?}", name_of(topic)));
     }
 }
 
-impl Served for Told {
+impl ResponseVisitor for Told {
     fn topic(&mut self, topic: TopicKey<'_>) {
         self.0.push(format!("topic {}", name_of(topic)));
     }
@@ -131,7 +133,8 @@ fn a_request_is_understood_in_every_version_in_whatever_pieces_it_comes() {
                 expected.extend(asks.iter().map(|ask| format!("{} {ask:?}", topic.name)));
             }
             for size in [1, 2, 3, 7, 50, bytes.len()] {
-                let (mut reader, mut told) = (Reader::new(version, bytes.len()), Told::default());
+                let (mut reader, mut told) =
+                    (RequestReader::new(version, bytes.len()), Told::default());
                 for piece in bytes.chunks(size) {
                     reader.read(piece, &mut told).unwrap();
                 }
@@ -240,8 +243,8 @@ fn how_a_consumer_came_to_an_offset_is_understood_in_every_version() {
     position_of(list, &["resets orders-0", "resets orders-2"]);
 }
 
-/// An answer's body, from behind its correlation id.
-fn answer_bytes(response: &FetchResponse, version: i16) -> Vec<u8> {
+/// A response's body, from behind its correlation id.
+fn response_bytes(response: &FetchResponse, version: i16) -> Vec<u8> {
     let mut bytes = BytesMut::new();
     let header = ResponseHeader::default().with_correlation_id(9);
     header
@@ -270,11 +273,11 @@ fn serves(topics: Vec<(Topic, Partitions)>) -> FetchResponse {
 }
 
 fn told_of(bytes: &[u8], version: i16, size: usize) -> Told {
-    let (mut answer, mut told) = (FetchAnswer::default(), Told::default());
-    let mut walker = Walker::new(&FETCH_ANSWER, version, bytes.len() as u64);
+    let (mut response, mut told) = (ResponseReader::default(), Told::default());
+    let mut walker = Walker::new(&FETCH_RESPONSE, version, bytes.len() as u64);
     for piece in bytes.chunks(size) {
         walker
-            .advance(piece, &mut answer.seen_by(&mut told))
+            .advance(piece, &mut response.seen_by(&mut told))
             .unwrap();
     }
     assert!(walker.is_at_tail());
@@ -282,7 +285,7 @@ fn told_of(bytes: &[u8], version: i16, size: usize) -> Told {
 }
 
 #[test]
-fn the_batches_of_an_answer_are_counted_in_every_version_in_whatever_pieces_it_comes() {
+fn the_batches_of_a_response_are_counted_in_every_version_in_whatever_pieces_it_comes() {
     let batches = [100, 5_000, 70].map(|bytes| batch_of_bytes(bytes).build());
     let all = batches.concat();
     let cut = [&all[..], &batch_of_bytes(9_000).build()[..8_999]].concat();
@@ -319,7 +322,7 @@ fn the_batches_of_an_answer_are_counted_in_every_version_in_whatever_pieces_it_c
         if version >= 16 {
             response = response.with_node_endpoints(vec![endpoint.clone()]);
         }
-        let bytes = answer_bytes(&response, version);
+        let bytes = response_bytes(&response, version);
         for size in [1, 2, 5, 16, 17, 18, 61, 1_000, bytes.len()] {
             assert_eq!(
                 told_of(&bytes, version, size).0,
@@ -342,7 +345,7 @@ fn records_that_are_no_batches_are_passed_over() {
                 (1, Some(batch_of_bytes(80).build())),
             ],
         )];
-        let bytes = answer_bytes(&serves(topics), 12);
+        let bytes = response_bytes(&serves(topics), 12);
         assert_eq!(
             told_of(&bytes, 12, 10).0,
             ["topic topic-1", "first topic-1-1 80", "batch 80"],
@@ -360,12 +363,15 @@ fn fetch(
     (partition_max_bytes, max_bytes): (i32, i32),
 ) -> usize {
     let topics = [(topic.clone(), vec![ask(0, offset, partition_max_bytes)])];
-    let answer = connection.ask(&asks(&topics, max_bytes), version);
-    served(&answer)
+    let response = connection.ask(&asks(&topics, max_bytes), version);
+    served(&response)
 }
 
-fn served(answer: &FetchResponse) -> usize {
-    let partitions = answer.responses.iter().flat_map(|topic| &topic.partitions);
+fn served(response: &FetchResponse) -> usize {
+    let partitions = response
+        .responses
+        .iter()
+        .flat_map(|topic| &topic.partitions);
     partitions
         .map(|partition| {
             assert_eq!(partition.error_code, 0);

@@ -32,8 +32,8 @@ fn part(broker: &Broker, topic: &str, partition: i32, bytes: usize) -> Part {
 }
 
 fn assert_works(connection: &mut Connection, broker: &Broker) {
-    let answers = connection.produce(9, -1, &[part(broker, "orders", 0, 500)]);
-    assert_eq!(answers[0].code, 0, "{answers:?}");
+    let responses = connection.produce(9, -1, &[part(broker, "orders", 0, 500)]);
+    assert_eq!(responses[0].code, 0, "{responses:?}");
 }
 
 fn assert_closed(connection: &mut Connection) {
@@ -233,11 +233,11 @@ fn produce_of_an_unknown_version_closes_the_connection() {
 }
 
 #[test]
-fn a_token_after_a_handshake_of_version_0_may_have_any_length_and_its_answer_none() {
+fn a_token_after_a_handshake_of_version_0_may_have_any_length_and_its_response_none() {
     let broker = Broker::start(&topics(), |request, _| {
         if request.api_key == ApiKey::SaslHandshake as i16 && request.version == 0 {
             return Some(vec![Step::Send(
-                request.answer(&SaslHandshakeResponse::default()),
+                request.response(&SaslHandshakeResponse::default()),
             )]);
         }
         // Tokens are what is neither Produce nor ApiVersions: PLAIN answers with an empty token.
@@ -275,7 +275,7 @@ fn a_token_after_a_handshake_of_version_0_may_have_any_length_and_its_answer_non
 fn a_produce_in_place_of_a_token_is_judged() {
     let broker = Broker::start(&topics(), |request, _| {
         (request.api_key == ApiKey::SaslHandshake as i16).then(|| {
-            vec![Step::Send(request.answer(
+            vec![Step::Send(request.response(
                 &SaslHandshakeResponse::default().with_error_code(34),
             ))]
         })
@@ -287,8 +287,8 @@ fn a_produce_in_place_of_a_token_is_judged() {
         0,
     );
     for (version, bytes) in [(3, 2000), (9, 2001), (13, 2002)] {
-        let answers = connection.produce(version, -1, &[part(&broker, "orders", 0, bytes)]);
-        assert_eq!(answers[0].code, 10);
+        let responses = connection.produce(version, -1, &[part(&broker, "orders", 0, bytes)]);
+        assert_eq!(responses[0].code, 10);
     }
     assert!(broker.received_of(ApiKey::Produce).is_empty());
     // Nor in a version that only a newer broker has.
@@ -316,13 +316,17 @@ fn api_versions_of_any_version_is_answered_and_the_connection_stays() {
         body.extend(version.to_be_bytes());
         body.extend([0, 0, 0, 77, 0xff, 0xff, 0, 1, 1, 0]);
         connection.send_bytes(&[&(body.len() as i32).to_be_bytes()[..], &body].concat());
-        let (id, answer) = connection.receive::<ApiVersionsResponse>(0);
-        assert_eq!((id, answer.error_code), (77, 35), "v{version}");
+        let (id, response) = connection.receive::<ApiVersionsResponse>(0);
+        assert_eq!((id, response.error_code), (77, 35), "v{version}");
         assert_works(&mut connection, &broker);
     }
-    let answer = connection.api_versions("hostile \u{0}\u{1b}[31m", &"9".repeat(5000));
-    assert_eq!(answer.error_code, 0);
-    let produce = answer.api_keys.iter().find(|key| key.api_key == 0).unwrap();
+    let response = connection.api_versions("hostile \u{0}\u{1b}[31m", &"9".repeat(5000));
+    assert_eq!(response.error_code, 0);
+    let produce = response
+        .api_keys
+        .iter()
+        .find(|key| key.api_key == 0)
+        .unwrap();
     assert_eq!((produce.min_version, produce.max_version), (0, 13));
 }
 
@@ -337,18 +341,21 @@ fn a_partition_without_records_is_answered_and_its_neighbours_are_forwarded() {
             partition: 1,
             records: None,
         };
-        let answers = connection.produce(
+        let responses = connection.produce(
             version,
             -1,
             &[part(&broker, "orders", 0, 300), nothing.clone()],
         );
         assert_eq!(
-            answers.iter().map(|answer| answer.code).collect::<Vec<_>>(),
+            responses
+                .iter()
+                .map(|response| response.code)
+                .collect::<Vec<_>>(),
             [0, 87],
             "v{version}"
         );
-        let answers = connection.produce(version, -1, &[nothing]);
-        assert_eq!(answers[0].code, 87);
+        let responses = connection.produce(version, -1, &[nothing]);
+        assert_eq!(responses[0].code, 87);
         assert_works(&mut connection, &broker);
     }
 }
@@ -384,10 +391,10 @@ fn a_batch_that_spoils_its_request_opens_no_gate() {
                 .collect();
             parts.push(part(&broker, "wide", 1, large));
             parts.push(part(&broker, "wide", 2, record));
-            let answers = proxy.connect().produce(version, -1, &parts);
-            let mut codes: Vec<_> = answers
+            let responses = proxy.connect().produce(version, -1, &parts);
+            let mut codes: Vec<_> = responses
                 .iter()
-                .map(|answer| (answer.partition, answer.code))
+                .map(|response| (response.partition, response.code))
                 .collect();
             // This broker answers each batch.
             codes.dedup();
@@ -421,9 +428,9 @@ fn a_topic_repeated_a_thousand_times_reaches_the_broker_once() {
         .collect();
     for version in [8, 9, 12, 13] {
         let mut connection = proxy.connect();
-        let answers = connection.produce(version, -1, &parts);
-        assert_eq!(answers.len(), 8, "v{version}");
-        assert!(answers.iter().all(|answer| answer.code == 0));
+        let responses = connection.produce(version, -1, &parts);
+        assert_eq!(responses.len(), 8, "v{version}");
+        assert!(responses.iter().all(|response| response.code == 0));
         let asked: ProduceRequest = broker.received_of(ApiKey::Produce).last().unwrap().decode();
         assert_eq!(asked.topic_data.len(), 2);
         assert!(
@@ -441,10 +448,13 @@ fn only_the_last_batch_of_a_partition_named_twice_is_judged() {
     let proxy = Inside::start(&broker, &[], "");
     let mut connection = proxy.connect();
     for (sizes, code) in [([2000, 300], 0), ([300, 2000], 10)] {
-        let answers =
+        let responses =
             connection.produce(9, -1, &sizes.map(|bytes| part(&broker, "orders", 0, bytes)));
         assert_eq!(
-            answers.iter().map(|answer| answer.code).collect::<Vec<_>>(),
+            responses
+                .iter()
+                .map(|response| response.code)
+                .collect::<Vec<_>>(),
             [code]
         );
     }
@@ -510,9 +520,12 @@ fn ten_thousand_partitions_in_one_request_are_judged_before_their_client_gives_u
             })
             .collect();
         // A quadratic step takes minutes: the connection would be given up before.
-        let answers = proxy.connect().produce(version, -1, &parts);
-        assert_eq!(answers.len(), 10_000);
-        let refused = answers.iter().filter(|answer| answer.code == 10).count();
+        let responses = proxy.connect().produce(version, -1, &parts);
+        assert_eq!(responses.len(), 10_000);
+        let refused = responses
+            .iter()
+            .filter(|response| response.code == 10)
+            .count();
         assert_eq!(
             refused,
             if every == usize::MAX {
@@ -544,7 +557,7 @@ fn a_client_that_reads_nothing_is_read_no_more() {
             .set_write_timeout(Some(Duration::from_millis(700)))
             .unwrap();
         let request = frame(&produce_request(None, -1, &parts), 9, 1, None).repeat(100);
-        // Until nobody takes any more for a while: its answers fill all buffers there are.
+        // Until nobody takes any more for a while: its responses fill all buffers there are.
         let mut sent = 0usize;
         while let Ok(n) = connection.stream().write(&request[sent % request.len()..]) {
             sent += n;
@@ -563,14 +576,14 @@ fn a_refused_request_gives_its_memory_back_although_the_connection_stays() {
     let mut idle = Vec::new();
     for _ in 0..8 {
         let mut connection = proxy.connect();
-        let answers = connection.produce(9, -1, &[part(&broker, "orders", 0, 3_000_000)]);
-        assert_eq!(answers[0].code, 10);
+        let responses = connection.produce(9, -1, &[part(&broker, "orders", 0, 3_000_000)]);
+        assert_eq!(responses[0].code, 10);
         idle.push(connection);
     }
     proxy.wait_until_nothing_is_held();
 }
 
-/// A Produce of exactly `request_bytes` for 120 partitions of `many`, and its answers.
+/// A Produce of exactly `request_bytes` for 120 partitions of `many`, and its responses.
 fn produce_oversized(
     proxy: &Inside,
     broker: &Broker,
@@ -591,13 +604,13 @@ fn produce_oversized(
     // Its length varint may have grown.
     first -= bytes(&parts) - request_bytes;
     parts[0] = Part::at(&topic, 0, vec![7; first].into());
-    let answers = connection.produce(version, -1, &parts);
-    assert_eq!(answers.len(), 120);
+    let responses = connection.produce(version, -1, &parts);
+    assert_eq!(responses.len(), 120);
     let limit = request_bytes - 1;
-    for answer in answers {
-        assert_eq!((answer.code, answer.base_offset), (10, -1));
+    for response in responses {
+        assert_eq!((response.code, response.base_offset), (10, -1));
         if version >= 8 {
-            let text = answer.text.unwrap();
+            let text = response.text.unwrap();
             assert!(text.starts_with("sizegate refused many-"), "{text}");
             let tail = format!("[gate=frame size_bytes={request_bytes} limit_bytes={limit} ");
             assert!(text.contains(&tail), "{text}");
@@ -692,8 +705,8 @@ fn an_oversized_produce_of_lies_closes_the_connection() {
     // Bytes behind the body are ignored, as Kafka does.
     let mut connection = proxy.connect();
     connection.send_bytes(&short);
-    let (_, answers) = connection.receive_produce(9).unwrap();
-    assert_eq!(answers[0].code, 10);
+    let (_, responses) = connection.receive_produce(9).unwrap();
+    assert_eq!(responses[0].code, 10);
 }
 
 #[test]
@@ -709,9 +722,9 @@ fn an_oversized_produce_that_is_only_observed_passes_in_order_with_addresses_rew
             .with_node_id(BrokerId(1))
             .with_host(text("secret.example"))
             .with_port(9092);
-        let answer = scripted::produced(&asked, request.version).with_node_endpoints(vec![node]);
+        let response = scripted::produced(&asked, request.version).with_node_endpoints(vec![node]);
         (asked.acks != 0)
-            .then(|| vec![Step::Send(request.answer(&answer))])
+            .then(|| vec![Step::Send(request.response(&response))])
             .or(Some(vec![]))
     });
     let proxy = Inside::start(&broker, &["frame_bytes: 1MiB"], "mode: observe");
@@ -719,10 +732,10 @@ fn an_oversized_produce_that_is_only_observed_passes_in_order_with_addresses_rew
     for _ in 0..3 {
         connection.send_produce(12, 0, &[part(&broker, "wide", 0, 3_000_000)]);
         let id = connection.send_produce(12, 1, &[part(&broker, "wide", 1, 3_000_000)]);
-        let (answered, answer) =
+        let (answered, response) =
             connection.receive::<kafka_protocol::messages::ProduceResponse>(12);
         assert_eq!(answered, id);
-        assert_eq!(answer.node_endpoints[0].host.as_str(), "127.0.0.1");
+        assert_eq!(response.node_endpoints[0].host.as_str(), "127.0.0.1");
     }
     proxy.wait_for_metric("frames_refused_total", &[("reason", "observed")], 6.0);
 }
@@ -749,7 +762,7 @@ fn a_request_cut_off_on_its_way_through_ends_the_session() {
 }
 
 #[test]
-fn answers_before_a_malformed_request_still_arrive() {
+fn responses_before_a_malformed_request_still_arrive() {
     let broker = Broker::start(&topics(), |request, cluster| {
         (request.api_key == 0).then(|| {
             vec![
@@ -815,8 +828,8 @@ fn clients_that_stop_in_the_middle_of_large_requests_starve_nobody() {
     );
     // A large one waits until the stalled before it are given up, and they are.
     let id = working.send_produce(9, -1, &[part(&broker, "wide", 2, 900_000)]);
-    let answer = working.read_frame_within(Duration::from_secs(180)).unwrap();
-    assert_eq!(answer[..4], id.to_be_bytes());
+    let response = working.read_frame_within(Duration::from_secs(180)).unwrap();
+    assert_eq!(response[..4], id.to_be_bytes());
     drop(stalled.drain(..));
     proxy.wait_until_nothing_is_held();
 }
@@ -842,12 +855,12 @@ fn clients_that_drip_large_requests_starve_nobody() {
     let mut waiting = proxy.connect();
     let id = waiting.send_produce(9, -1, &[part(&broker, "wide", 2, 900_000)]);
     // A byte each half second, for as long as three minutes.
-    let answer = (500_000..500_360).find_map(|at| {
+    let response = (500_000..500_360).find_map(|at| {
         for connection in &mut dripping {
             connection.send_bytes(&bytes[at..=at]);
         }
         waiting.read_frame_within(Duration::from_millis(500)).ok()
     });
-    let answer = answer.expect("starved by two slow clients");
-    assert_eq!(answer[..4], id.to_be_bytes());
+    let response = response.expect("starved by two slow clients");
+    assert_eq!(response[..4], id.to_be_bytes());
 }

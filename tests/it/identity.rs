@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Whoever a token without a signature says; it has no password.
 const DORA: (&str, &str) = ("dora", "");
 
-/// Sessions end after this unless they authenticate anew (KIP-368).
+/// Sessions end after this unless they authenticate again (KIP-368).
 const REAUTHENTICATE: Duration = Duration::from_secs(3);
 
 /// A broker that asks for SASL, OAUTHBEARER (unsecured tokens) included.
@@ -187,7 +187,7 @@ fn a_user_the_broker_turns_away_is_never_believed() {
 #[test]
 fn producers_authenticate_anew_through_sizegate_and_lose_nothing() {
     let seconds = 3 * REAUTHENTICATE.as_secs();
-    // Whether a connection authenticated anew: where the machine was too busy for it, its session ended and another
+    // Whether a connection authenticated again: where the machine was too busy for it, its session ended and another
     // connection took over. Nothing is lost in either way.
     let produce = |mechanism, user| {
         let topic = guarded().topic("anew", 1, &[]);

@@ -14,8 +14,8 @@ use crate::inspect::make::{
 };
 use sizegate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordStream, walk_records};
 use sizegate::codec::{Decoders, End, Output, scanned_bound, upper_bound};
-use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, inspect};
-use sizegate::policy::Codec;
+use sizegate::inspect::{DeepLimits, Effort, Judgement, Scratch, inspect};
+use sizegate::vocabulary::Codec;
 
 /// What `Reference.java` prints of one batch.
 #[derive(Debug, serde::Deserialize)]
@@ -579,8 +579,8 @@ fn wrong_verdict(batch: &[u8], sizes: &Sizes, scratch: &mut Scratch) -> Option<S
                 *set(&mut limits) = Some(limit);
                 let found = inspect(&header, batch, &limits, Effort::VERDICT, scratch).finding;
                 let is_right = match found {
-                    Finding::Over(over) => size > limit && over.size.bytes() <= size,
-                    Finding::Within => size <= limit,
+                    Judgement::Over(over) => size > limit && over.size.bytes() <= size,
+                    Judgement::Within => size <= limit,
                     _ => false,
                 };
                 (!is_right).then(|| format!("gate {gate}, {size} at a limit of {limit}: {found:?}"))

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Answer, Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Record, Sizegate, Topic, admin,
-    batch, batch_of_bytes, eventually, unique,
+    Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Record, Response, Sizegate, Topic,
+    admin, batch, batch_of_bytes, eventually, unique,
 };
 use bytes::Bytes;
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How soon a change must be in force: after so many batches, which take a second. Not by the clock: a busy machine has
@@ -25,7 +25,7 @@ fn fresh(bytes: usize) -> Bytes {
         .build()
 }
 
-fn produce(connection: &mut Connection, version: i16, topic: &Topic, bytes: usize) -> Answer {
+fn produce(connection: &mut Connection, version: i16, topic: &Topic, bytes: usize) -> Response {
     connection
         .produce(version, -1, &[Part::new(topic, fresh(bytes))])
         .remove(0)
@@ -48,17 +48,17 @@ fn applies_at(broker: &str, topic: &Topic, partition: i32, limit: usize) {
 }
 
 /// The text of a refusal by the proxy itself.
-fn text(answer: &Answer) -> &str {
-    let text = answer.text.as_deref().unwrap_or_default();
+fn text(response: &Response) -> &str {
+    let text = response.text.as_deref().unwrap_or_default();
     assert!(
-        answer.code == 10 && text.starts_with("sizegate refused "),
-        "{answer:?}"
+        response.code == 10 && text.starts_with("sizegate refused "),
+        "{response:?}"
     );
     text
 }
 
 /// What came of one batch: when it was sent and answered, and how.
-type Seen = (Instant, Instant, Answer);
+type Seen = (Instant, Instant, Response);
 
 /// Sends 2,500 bytes again and again until it is over.
 fn keep_producing(
@@ -71,19 +71,19 @@ fn keep_producing(
     let mut connection = Connection::open(sizegate.bootstrap());
     while !is_over.load(Ordering::Relaxed) {
         let sent = Instant::now();
-        let answer = produce(&mut connection, version, topic, 2_500);
-        seen.lock().unwrap().push((sent, Instant::now(), answer));
+        let response = produce(&mut connection, version, topic, 2_500);
+        seen.lock().unwrap().push((sent, Instant::now(), response));
         std::thread::sleep(Duration::from_millis(3));
     }
 }
 
 /// Whether a batch of 2,500 bytes was judged by this limit: what the broker judges is not judged yet.
-fn is_judged_by(limit: usize, answer: &Answer) -> bool {
+fn is_judged_by(limit: usize, response: &Response) -> bool {
     if limit >= 2_500 {
-        return answer.code == 0;
+        return response.code == 0;
     }
-    let text = answer.text.as_deref().unwrap_or_default();
-    answer.code == 10
+    let text = response.text.as_deref().unwrap_or_default();
+    response.code == 10
         && text.starts_with("sizegate refused ")
         && text.contains(&format!("limit_bytes={limit} source=topic"))
 }
@@ -118,7 +118,8 @@ fn a_limit_raised_and_lowered_under_load_is_in_force_within_a_second_of_batches(
                         || {
                             let seen = seen.lock().unwrap();
                             let after = seen.iter().rev().take_while(|(sent, ..)| *sent > applied);
-                            let judged = after.filter(|(.., answer)| is_judged_by(limit, answer));
+                            let judged =
+                                after.filter(|(.., response)| is_judged_by(limit, response));
                             (judged.count() >= 5).then_some(())
                         },
                     );
@@ -131,16 +132,16 @@ fn a_limit_raised_and_lowered_under_load_is_in_force_within_a_second_of_batches(
             let until = changes.get(n + 1).map(|(asked, ..)| *asked);
             for (version, seen) in &producers {
                 let seen = seen.lock().unwrap();
-                let since: Vec<&Answer> = seen
+                let since: Vec<&Response> = seen
                     .iter()
                     .filter(|(sent, answered, _)| {
                         sent > applied && until.is_none_or(|until| *answered < until)
                     })
-                    .map(|(.., answer)| answer)
+                    .map(|(.., response)| response)
                     .collect();
                 let first = since
                     .iter()
-                    .position(|answer| is_judged_by(*limit, answer))
+                    .position(|response| is_judged_by(*limit, response))
                     .expect("waited for above");
                 // Never a refusal by a limit that is no longer true; the broker itself refuses by a lower one.
                 assert!(
@@ -149,20 +150,20 @@ fn a_limit_raised_and_lowered_under_load_is_in_force_within_a_second_of_batches(
                     since[0]
                 );
                 assert!(
-                    first <= SOON && since[..first].iter().all(|answer| answer.code == 10),
+                    first <= SOON && since[..first].iter().all(|response| response.code == 10),
                     "limit {limit} v{version}: after {first} batches"
                 );
-                for answer in &since[first..] {
+                for response in &since[first..] {
                     // A broker that is too busy to be asked judges for itself.
                     let is_brokers = *limit < 2_500
-                        && answer.code == 10
-                        && answer
+                        && response.code == 10
+                        && response
                             .text
                             .as_deref()
                             .is_some_and(|text| text.starts_with("sizegate let "));
                     assert!(
-                        is_brokers || is_judged_by(*limit, answer),
-                        "limit {limit} v{version}: {answer:?}"
+                        is_brokers || is_judged_by(*limit, response),
+                        "limit {limit} v{version}: {response:?}"
                     );
                 }
             }
@@ -196,8 +197,8 @@ fn a_limit_just_raised_refuses_nothing() {
                 &[("max.message.bytes", Some(&(limit + 1_000).to_string()))],
             );
             applies(kafka, &topic, limit + 1_000);
-            let answer = produce(&mut connection, 13, &topic, limit + 1);
-            assert_eq!(answer.code, 0, "{answer:?}");
+            let response = produce(&mut connection, 13, &topic, limit + 1);
+            assert_eq!(response.code, 0, "{response:?}");
         }
     }
 }
@@ -224,9 +225,9 @@ fn the_brokers_default_may_change_while_it_runs() {
             let words = format!("limit_bytes={limit} source=broker");
             eventually(PATIENCE, "the new default is in force", || {
                 batches += 1;
-                let answer = produce(&mut connection, 13, &inherits, limit + 1);
-                assert_eq!(answer.code, 10, "whoever refuses it: {answer:?}");
-                answer
+                let response = produce(&mut connection, 13, &inherits, limit + 1);
+                assert_eq!(response.code, 10, "whoever refuses it: {response:?}");
+                response
                     .text
                     .as_deref()
                     .is_some_and(|text| text.contains(&words))
@@ -278,18 +279,18 @@ fn where_brokers_have_different_defaults_the_leaders_counts() {
                         let part = Part::at(topic, partition, fresh(bytes));
                         connection.produce(version, -1, &[part]).remove(0)
                     };
-                    let answer = send(4_000);
+                    let response = send(4_000);
                     if leader == 1 {
                         assert!(
-                            text(&answer).contains("limit_bytes=3000 source=broker"),
-                            "{answer:?}"
+                            text(&response).contains("limit_bytes=3000 source=broker"),
+                            "{response:?}"
                         );
                     } else {
-                        assert_eq!(answer.code, 0, "{answer:?}");
+                        assert_eq!(response.code, 0, "{response:?}");
                     }
-                    let answer = send(5_001);
+                    let response = send(5_001);
                     let words = format!("limit_bytes={} source=broker", limit(leader));
-                    assert!(text(&answer).contains(&words), "{answer:?}");
+                    assert!(text(&response).contains(&words), "{response:?}");
                 }
             });
         }
@@ -314,14 +315,15 @@ fn a_segment_smaller_than_the_limit_is_the_limit_and_no_client_sees_code_18() {
             .remove(0);
         assert_eq!(direct.code, 18, "the broker alone");
         for version in 3..=13 {
-            let answer = Connection::open(sizegate.bootstrap())
+            let response = Connection::open(sizegate.bootstrap())
                 .produce(version, -1, &sent)
                 .remove(0);
-            assert_eq!(answer.code, 10, "v{version}: {answer:?}");
+            assert_eq!(response.code, 10, "v{version}: {response:?}");
             if version >= 8 {
                 assert!(
-                    text(&answer).contains("size_bytes=1048577 limit_bytes=1048576 source=segment"),
-                    "{answer:?}"
+                    text(&response)
+                        .contains("size_bytes=1048577 limit_bytes=1048576 source=segment"),
+                    "{response:?}"
                 );
             }
         }
@@ -356,26 +358,27 @@ fn a_topic_created_anew_has_its_new_limit() {
         });
         assert_ne!(first.id, second.id);
         for (version, topic) in [(8, &second), (13, &second), (8, &second)] {
-            let answer = produce(&mut connection, version, topic, 4_000);
-            assert_eq!(answer.code, 0, "v{version}: {answer:?}");
+            let response = produce(&mut connection, version, topic, 4_000);
+            assert_eq!(response.code, 0, "v{version}: {response:?}");
         }
         eventually(PATIENCE, "the new limit is in force", || {
-            let answers = [8, 13].map(|version| produce(&mut connection, version, &second, 5_001));
+            let responses =
+                [8, 13].map(|version| produce(&mut connection, version, &second, 5_001));
             assert!(
-                answers.iter().all(|answer| answer.code == 10),
-                "{answers:?}"
+                responses.iter().all(|response| response.code == 10),
+                "{responses:?}"
             );
-            let is_ours = |answer: &Answer| {
-                answer
+            let is_ours = |response: &Response| {
+                response
                     .text
                     .as_deref()
                     .is_some_and(|text| text.contains("limit_bytes=5000 "))
             };
-            answers.iter().all(is_ours).then_some(())
+            responses.iter().all(is_ours).then_some(())
         });
         // The old id is the broker's business.
-        let answer = produce(&mut connection, 13, &first, 4_000);
-        assert_eq!(answer.code, 100, "{answer:?}");
+        let response = produce(&mut connection, 13, &first, 4_000);
+        assert_eq!(response.code, 100, "{response:?}");
         assert_eq!(produce(&mut connection, 13, &first, 2_001).code, 100);
     }
 }
@@ -388,22 +391,22 @@ fn a_batch_that_grows_when_the_broker_rewrites_it_is_refused_with_our_words() {
         let records = batch([Record::of_a(1_880_000)]).codec(Codec::Gzip).build();
         let mut connection = Connection::open(sizegate.bootstrap());
         for version in [3, 8, 12, 13] {
-            let answer = connection
+            let response = connection
                 .produce(version, -1, &[Part::new(&topic, records.clone())])
                 .remove(0);
-            assert_eq!(answer.code, 10, "v{version}: {answer:?}");
+            assert_eq!(response.code, 10, "v{version}: {response:?}");
             if version >= 8 {
-                let text = answer.text.unwrap();
+                let text = response.text.unwrap();
                 assert!(text.starts_with("sizegate let "), "{text}");
                 assert!(text.contains("refused_by=broker code=10"), "{text}");
             }
         }
         // Once the topic is known, so is the reason.
         let text = eventually(PATIENCE, "the reason", || {
-            let answer = connection
+            let response = connection
                 .produce(8, -1, &[Part::new(&topic, records.clone())])
                 .remove(0);
-            answer
+            response
                 .text
                 .filter(|text| text.contains("compression.type="))
         });
@@ -442,11 +445,11 @@ fn a_record_too_large_after_decompression_is_refused_with_our_words() {
             "{codec}: the broker alone says nothing"
         );
         for version in [8, 13] {
-            let answer = connection
+            let response = connection
                 .produce(version, -1, &[Part::new(&topic, records.clone())])
                 .remove(0);
-            assert_eq!(answer.code, 87, "{codec} v{version}");
-            let text = answer.text.unwrap_or_default();
+            assert_eq!(response.code, 87, "{codec} v{version}");
+            let text = response.text.unwrap_or_default();
             assert!(
                 text.starts_with("sizegate let ")
                     && text.contains("max.decompressed.message.bytes (10,000)"),
@@ -509,10 +512,10 @@ fn a_broker_refusal_says_why_sizegate_knew_no_limit() {
     ] {
         let sizegate = Sizegate::start(kafka, yaml);
         let mut connection = Connection::open(sizegate.bootstrap());
-        let answer = produce(&mut connection, 8, &topic, 1_048_589);
-        let text = answer.text.unwrap_or_default();
+        let response = produce(&mut connection, 8, &topic, 1_048_589);
+        let text = response.text.unwrap_or_default();
         assert!(
-            answer.code == 10 && text.starts_with("sizegate let "),
+            response.code == 10 && text.starts_with("sizegate let "),
             "{text}"
         );
         assert!(text.contains(why), "{text}");

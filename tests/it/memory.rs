@@ -13,7 +13,7 @@ use crate::support::scripted::{self, Broker, Step};
 use crate::support::sizegate::Builder;
 use crate::support::{Connection, ErrorKind, Inside, Part, Sizegate, Topic, eventually};
 use kafka_protocol::messages::ApiKey;
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 use tokio_util::sync::CancellationToken;
 
 /// A guard against hanging.
@@ -81,9 +81,9 @@ fn sixty_four_bombs_at_once_take_twice_the_budget_at_most() {
     let explode = |codec: Codec, bomb: &[u8]| {
         let mut connection = Connection::open(sizegate.bootstrap());
         let sent = [part(&broker, bomb.to_vec())];
-        let answer = connection.produce(9, -1, &sent).remove(0);
-        let text = answer.text.unwrap_or_default();
-        assert_eq!(answer.code, 10, "{codec}: {text}");
+        let response = connection.produce(9, -1, &sent).remove(0);
+        let text = response.text.unwrap_or_default();
+        assert_eq!(response.code, 10, "{codec}: {text}");
         let words = "[gate=uncompressed at_least_bytes=";
         assert!(text.contains(words), "{codec}: {text}");
     };
@@ -139,8 +139,8 @@ fn millions_of_empty_entries_in_a_request_take_twice_the_budget_at_most() {
         sizegate.log_line(&["connection closed", "too_long", &client]);
     }
     let sent = [part(&broker, batch(Codec::None, &[value("small")]))];
-    let answers = Connection::open(sizegate.bootstrap()).produce(9, -1, &sent);
-    assert_eq!(answers[0].code, 0, "{answers:?}");
+    let responses = Connection::open(sizegate.bootstrap()).produce(9, -1, &sent);
+    assert_eq!(responses[0].code, 0, "{responses:?}");
     assert_took_twice_at_most(&mut sizegate, BUDGET);
 }
 
@@ -191,13 +191,13 @@ fn sessions_that_name_eight_thousand_unknown_topics_are_charged_for_them() {
     const BUDGET: u64 = 64 << 20;
     const SESSIONS: usize = 12;
     let (go_on, until) = pair();
-    // All ask the same, and get the same answer.
-    let answer: OnceLock<Vec<u8>> = OnceLock::new();
+    // All ask the same, and get the same response.
+    let response: OnceLock<Vec<u8>> = OnceLock::new();
     let broker = Broker::start(&topics(), move |request, cluster| {
         let is_large = request.api_key == 0 && request.body.len() > 100_000;
         is_large.then(|| {
-            let answer = answer.get_or_init(|| scripted::sound(request, cluster).unwrap());
-            vec![Step::Until(until.clone()), Step::Send(answer.clone())]
+            let response = response.get_or_init(|| scripted::sound(request, cluster).unwrap());
+            vec![Step::Until(until.clone()), Step::Send(response.clone())]
         })
     });
     let rules =
@@ -234,8 +234,8 @@ fn sessions_that_name_eight_thousand_unknown_topics_are_charged_for_them() {
     assert!(range.contains(&remembered), "{remembered} bytes held");
     go_on.cancel();
     for connection in &mut sessions {
-        let answer = connection.read_frame().unwrap();
-        assert!(answer.len() > 8000 * 50, "{} bytes", answer.len());
+        let response = connection.read_frame().unwrap();
+        assert!(response.len() > 8000 * 50, "{} bytes", response.len());
     }
     // The sessions stay, and hold nothing of it.
     eventually(PATIENCE, "all of it is given back", || {

@@ -5,8 +5,8 @@ use crate::support::batch::compress;
 use crate::support::{
     Connection, ErrorKind, KAFKA_VERSIONS, Kafka, Record, Sizegate, admin, batch, batch_of_bytes,
 };
-use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, inspect_message_set};
-use sizegate::policy::{Codec, Gate};
+use sizegate::inspect::{DeepLimits, Effort, Judgement, Scratch, inspect_message_set};
+use sizegate::vocabulary::{Codec, Gate};
 
 const KAFKA: &str = "3.9.1";
 
@@ -92,13 +92,13 @@ fn request(version: i16, topic: &str, sets: &[Vec<u8>]) -> Vec<u8> {
 /// Sends one; the codes by partition.
 fn produce(connection: &mut Connection, version: i16, topic: &str, sets: &[Vec<u8>]) -> Vec<i16> {
     connection.send_bytes(&request(version, topic, sets));
-    let answer = connection.read_frame().expect("an answer");
-    codes(&answer, version, topic, sets.len())
+    let response = connection.read_frame().expect("a response");
+    codes(&response, version, topic, sets.len())
 }
 
-/// Reads an answer to its last byte.
-fn codes(answer: &[u8], version: i16, topic: &str, partitions: usize) -> Vec<i16> {
-    let mut rest = answer
+/// Reads a response to its last byte.
+fn codes(response: &[u8], version: i16, topic: &str, partitions: usize) -> Vec<i16> {
+    let mut rest = response
         .strip_prefix(&7i32.to_be_bytes())
         .expect("our correlation id");
     let mut take = |n: usize| {
@@ -460,7 +460,7 @@ fn in_front_of_kafka_4_what_a_rule_forbids_is_refused_by_code_and_all_else_ends_
         for partition in 0..2 {
             assert_eq!(kafka.latest_offset(&topic.name, partition), 0);
         }
-        // The log has the words for which the answer has no room.
+        // The log has the words for which the response has no room.
         sizegate.log_line(&[
             &format!("sizegate refused {}-0: ", topic.name),
             "gate=batch",
@@ -482,7 +482,7 @@ fn a_bomb_inside_a_message_is_not_unpacked() {
         for codec in COMPRESSED {
             let set = wrapper(magic, codec, &bomb);
             let found = inspect_message_set(&set, &limits, Effort::VERDICT, &mut Scratch::new());
-            let Finding::Over(over) = found.finding else {
+            let Judgement::Over(over) = found.finding else {
                 panic!("magic {magic} {codec}: {found:?}")
             };
             assert_eq!(over.gate, Gate::Record);
@@ -492,7 +492,11 @@ fn a_bomb_inside_a_message_is_not_unpacked() {
             );
             let little = Effort::VERDICT.decode_at_most(1_000);
             let found = inspect_message_set(&set, &limits, little, &mut Scratch::new());
-            assert_eq!(found.finding, Finding::Unfinished, "magic {magic} {codec}");
+            assert_eq!(
+                found.finding,
+                Judgement::Unfinished,
+                "magic {magic} {codec}"
+            );
         }
     }
 }

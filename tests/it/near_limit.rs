@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{Connection, Kafka, Part, Record, Sizegate, Topic, batch, batch_of_bytes};
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 /// Of each gate inside a batch.
 const LIMIT: usize = 1_000;
@@ -59,8 +59,8 @@ fn near(sizegate: &Sizegate, topic: &Topic) -> BTreeMap<&'static str, f64> {
 }
 
 fn send(connection: &mut Connection, topic: &Topic, records: bytes::Bytes) {
-    let answers = connection.produce(9, -1, &[Part::new(topic, records)]);
-    assert_eq!(answers[0].code, 0, "{:?}", answers[0].text);
+    let responses = connection.produce(9, -1, &[Part::new(topic, records)]);
+    assert_eq!(responses[0].code, 0, "{:?}", responses[0].text);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::support::{
     Connection, Kafka, Part, Record, Sizegate, Topic, batch, batch_of_bytes, eventually,
 };
 use serde_json::Value;
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 /// A guard against hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -142,7 +142,7 @@ fn also(sizegate: &Sizegate) -> BTreeMap<String, f64> {
 }
 
 /// The first line of the refusal log about each topic and gate: repeated ones are summarised by the minute, and what
-/// was quiet for one is logged anew. (What the broker refuses after us is another line.)
+/// was quiet for one is logged again. (What the broker refuses after us is another line.)
 fn log(sizegate: &mut Sizegate) -> Vec<BTreeMap<String, Value>> {
     let text = sizegate.log();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -344,8 +344,12 @@ fn observing_tells_of_every_gate_that_would_refuse() {
         ] {
             let topic = kafka.topic("all", 1, &[]);
             let records = batch(records).codec(codec).build();
-            let answers = connection.produce(9, -1, &[Part::new(&topic, records)]);
-            assert_eq!(answers[0].code, 0, "{codec} {what}: {:?}", answers[0].text);
+            let responses = connection.produce(9, -1, &[Part::new(&topic, records)]);
+            assert_eq!(
+                responses[0].code, 0,
+                "{codec} {what}: {:?}",
+                responses[0].text
+            );
             let metrics = sizegate.metrics();
             let of_gate = |gate: &str| {
                 let labels = [("topic", topic.name.as_str()), ("gate", gate)];
@@ -404,8 +408,8 @@ fn no_content_and_no_key_of_a_record_is_ever_shown() {
                     .build();
                 let lying = batch(records).codec(codec).count(7).crc_wrong().build();
                 for records in [sound, broken, lying] {
-                    for answer in connection.produce(12, -1, &[Part::new(topic, records)]) {
-                        assert!(!answer.text.unwrap_or_default().contains(MARKER));
+                    for response in connection.produce(12, -1, &[Part::new(topic, records)]) {
+                        assert!(!response.text.unwrap_or_default().contains(MARKER));
                     }
                 }
             }

@@ -20,11 +20,11 @@ use sizegate::explain::{
 };
 use sizegate::findings::Unseen;
 use sizegate::policy::families::{Alignment, MemberKind, Membership};
-use sizegate::policy::{Action, Codec, Gate, Source};
 use sizegate::telemetry::{
     BatchCounts, GateCounts, LargestSizes, LastSizes, Lingering, Metrics, Observed, Peer,
     RefusalRecord, Refusals,
 };
+use sizegate::vocabulary::{Action, Codec, Gate, Source};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 

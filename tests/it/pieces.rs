@@ -1,4 +1,4 @@
-//! Answers that come in pieces: whatever happens between two of them, the client gets every byte.
+//! Responses that come in pieces: whatever happens between two of them, the client gets every byte.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,14 +24,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const A_WHILE: Duration = Duration::from_millis(200);
 /// What each test waits for longer than.
 const IDLE: Duration = Duration::from_secs(2);
-/// Records of a large Fetch answer.
+/// Records of a large Fetch response.
 const LARGE: usize = 1 << 20;
 
 fn topics() -> [(&'static str, i32, u64); 1] {
     [("orders", 8, 1000)]
 }
 
-/// Kinds of requests, as the way their answers take through the proxy: passed, watched, rewritten in the tail, held and
+/// Kinds of requests, as the way their responses take through the proxy: passed, watched, rewritten in the tail, held and
 /// merged, held and explained, held up to the broker list, held and rewritten.
 const KINDS: [&str; 8] = [
     "plain",
@@ -44,7 +44,7 @@ const KINDS: [&str; 8] = [
     "coordinator",
 ];
 
-/// Where an answer of so many bytes is cut: inside its length, behind it, inside its header, behind it, in its body,
+/// Where a response of so many bytes is cut: inside its length, behind it, inside its header, behind it, in its body,
 /// before its last byte.
 fn cuts(bytes: usize) -> Vec<usize> {
     let mut cuts = vec![1, 3, 4, 6, 8, 9, 40.min(bytes / 2), bytes / 2, bytes - 1];
@@ -90,24 +90,24 @@ fn request(kind: &str, broker: &Broker, correlation: i32, client_id: &str) -> Ve
 }
 
 /// What the broker answers, whole.
-fn answer(request: &Request, cluster: &Cluster) -> Vec<u8> {
+fn response(request: &Request, cluster: &Cluster) -> Vec<u8> {
     match ApiKey::try_from(request.api_key).unwrap() {
-        ApiKey::Heartbeat => request.answer(&HeartbeatResponse::default()),
+        ApiKey::Heartbeat => request.response(&HeartbeatResponse::default()),
         ApiKey::Fetch => {
             let partition = PartitionData::default().with_records(Some(vec![7; LARGE].into()));
             let topic = FetchableTopicResponse::default()
                 .with_topic(TopicName(text("orders")))
                 .with_topic_id(cluster.topics[0].topic.id)
                 .with_partitions(vec![partition]);
-            let mut answer = FetchResponse::default().with_responses(vec![topic]);
+            let mut response = FetchResponse::default().with_responses(vec![topic]);
             if request.version >= 16 {
                 let node = NodeEndpoint::default()
                     .with_node_id(BrokerId(1))
                     .with_host(text("a.broker.nobody.should.see.example"))
                     .with_port(9092);
-                answer = answer.with_node_endpoints(vec![node]);
+                response = response.with_node_endpoints(vec![node]);
             }
-            request.answer(&answer)
+            request.response(&response)
         }
         ApiKey::Produce if request.version == 9 => {
             let mut refused: ProduceResponse = scripted::produced(&request.decode(), 9);
@@ -116,11 +116,11 @@ fn answer(request: &Request, cluster: &Cluster) -> Vec<u8> {
                 .iter_mut()
                 .flat_map(|topic| &mut topic.partition_responses);
             all.for_each(|partition| partition.error_code = 10);
-            request.answer(&refused)
+            request.response(&refused)
         }
         ApiKey::Metadata => {
             let mut found = scripted::sound(request, cluster).unwrap();
-            // Many topics more: most of the answer stands behind its broker list.
+            // Many topics more: most of the response stands behind its broker list.
             let mut body = bytes::Bytes::from(found.split_off(4));
             kafka_protocol::protocol::Decodable::decode(&mut body, 1)
                 .map(|_: kafka_protocol::messages::ResponseHeader| ())
@@ -132,9 +132,9 @@ fn answer(request: &Request, cluster: &Cluster) -> Vec<u8> {
                     .with_error_code(5)
                     .with_name(Some(TopicName(text(&format!("another-{n}")))))
             }));
-            request.answer(&sound)
+            request.response(&sound)
         }
-        ApiKey::FindCoordinator => request.answer(
+        ApiKey::FindCoordinator => request.response(
             &FindCoordinatorResponse::default()
                 .with_node_id(BrokerId(1))
                 .with_host(text("secret.example"))
@@ -161,15 +161,15 @@ impl InPieces {
             if !id.starts_with("cut-") && id != "whole" {
                 return None;
             }
-            let mut answer = answer(request, cluster);
+            let mut response = response(request, cluster);
             let Some(at) = id.strip_prefix("cut-") else {
-                return Some(vec![Step::Send(answer)]);
+                return Some(vec![Step::Send(response)]);
             };
             // Merging and rewriting may make it longer.
             let at: usize = at.parse().unwrap();
-            let rest = answer.split_off(at.min(answer.len() - 1));
+            let rest = response.split_off(at.min(response.len() - 1));
             Some(vec![
-                Step::Send(answer),
+                Step::Send(response),
                 Step::Tell(Arc::clone(&told)),
                 Step::Until(until.clone()),
                 Step::Send(rest),
@@ -190,7 +190,7 @@ impl InPieces {
     }
 }
 
-/// A client that waits for an answer in two pieces.
+/// A client that waits for a response in two pieces.
 struct Waiting {
     name: String,
     connection: Connection,
@@ -221,7 +221,7 @@ fn clients(in_pieces: &InPieces, proxy: &Inside) -> Vec<Waiting> {
     let mut clients = Vec::new();
     for kind in KINDS {
         let broker = &in_pieces.broker;
-        // What the answers are where they come whole.
+        // What the responses are where they come whole.
         let mut whole = proxy.connect();
         let mut expected = |correlation| {
             whole.send_bytes(&request(kind, broker, correlation, "whole"));

@@ -237,10 +237,10 @@ fn in_one_request_the_guilty_topic_is_refused_and_its_neighbour_stored() {
             crate::support::Part::new(&large, record()),
         ];
         let mut connection = crate::support::Connection::open(sizegate.bootstrap());
-        let answers = connection.produce(12, -1, &parts);
-        let codes: BTreeMap<&str, i16> = answers
+        let responses = connection.produce(12, -1, &parts);
+        let codes: BTreeMap<&str, i16> = responses
             .iter()
-            .map(|answer| (answer.topic.as_str(), answer.code))
+            .map(|response| (response.topic.as_str(), response.code))
             .collect();
         assert_eq!(
             (codes[small.name.as_str()], codes[large.name.as_str()]),

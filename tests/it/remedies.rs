@@ -10,7 +10,7 @@ use crate::support::{
     http,
 };
 use serde_json::{Value, json};
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -130,14 +130,14 @@ fn a_text_goes_to_those_that_bear_it() {
         let mut connection = Connection::open(sizegate.bootstrap());
         connection.api_versions(software, version);
         let records = batch([Record::of_random(3_000, 1)]).build();
-        let answers = connection.produce(9, -1, &[Part::new(&topic, records)]);
-        assert_eq!(answers[0].code, 87, "{software}");
+        let responses = connection.produce(9, -1, &[Part::new(&topic, records)]);
+        assert_eq!(responses[0].code, 87, "{software}");
         assert_eq!(
-            answers[0].text.is_some(),
+            responses[0].text.is_some(),
             has_text,
-            "{software}: {answers:?}"
+            "{software}: {responses:?}"
         );
-        assert_eq!(answers[0].record_errors, [(0, None)], "{software}");
+        assert_eq!(responses[0].record_errors, [(0, None)], "{software}");
     }
 }
 
@@ -149,10 +149,10 @@ fn produce(
 ) -> String {
     let mut connection = Connection::open(sizegate.bootstrap());
     connection.client_id = Some(client_id.to_owned());
-    let answers = connection.produce(9, -1, &[Part::new(topic, records.into())]);
-    assert_eq!(answers[0].code, 10, "{answers:?}");
+    let responses = connection.produce(9, -1, &[Part::new(topic, records.into())]);
+    assert_eq!(responses[0].code, 10, "{responses:?}");
     let text = told(sizegate, &topic.name);
-    assert_eq!(answers[0].text.as_ref(), Some(&text), "the same for all");
+    assert_eq!(responses[0].text.as_ref(), Some(&text), "the same for all");
     text
 }
 
@@ -365,7 +365,7 @@ fn settings_are_called_as_the_client_calls_them() {
     }
 }
 
-/// A batch that does not hold what it declares gets the broker's own answer: its size is not why.
+/// A batch that does not hold what it declares gets the broker's own response: its size is not why.
 #[test]
 fn the_brokers_refusal_of_a_broken_batch_is_not_called_a_size() {
     let (kafka, sizegate) = pair();
@@ -375,9 +375,9 @@ fn the_brokers_refusal_of_a_broken_batch_is_not_called_a_size() {
         let broken = || batch([Record::of_a(500)]).codec(codec).count(2).build();
         for topic in [&plain, &limited] {
             let told = |address: String| {
-                let answers =
+                let responses =
                     Connection::open(address).produce(9, -1, &[Part::new(topic, broken())]);
-                (answers[0].code, answers[0].text.clone())
+                (responses[0].code, responses[0].text.clone())
             };
             assert_eq!(
                 told(sizegate.bootstrap()),
@@ -386,13 +386,13 @@ fn the_brokers_refusal_of_a_broken_batch_is_not_called_a_size() {
             );
         }
         let large = batch([Record::of_a(3_000)]).codec(codec).build();
-        let answers =
+        let responses =
             Connection::open(sizegate.bootstrap()).produce(9, -1, &[Part::new(&limited, large)]);
-        let text = answers[0].text.as_deref().unwrap_or_default();
-        assert_eq!(answers[0].code, 87);
+        let text = responses[0].text.as_deref().unwrap_or_default();
+        assert_eq!(responses[0].code, 87);
         assert!(
             text.contains("max.decompressed.message.bytes (2,000)"),
-            "{codec}: {answers:?}"
+            "{codec}: {responses:?}"
         );
     }
 }
@@ -516,8 +516,8 @@ fn who_follows_explain_is_not_refused_again() {
     let (kafka, sizegate) = pair();
     let command = |step: usize, question: &Value| {
         eventually(PATIENCE, "explain knows the topic", || {
-            let answer = explained(sizegate, question)?;
-            answer["remedy"][step]["command"]
+            let response = explained(sizegate, question)?;
+            response["remedy"][step]["command"]
                 .as_str()
                 .map(str::to_owned)
         })
@@ -644,11 +644,14 @@ fn who_follows_explain_is_not_refused_again() {
     let topic = kafka.topic("told", 1, &[("max.message.bytes", "10000")]);
     let question =
         json!({"topic": topic.name, "value_bytes": 1_000, "records": 15, "client": "librdkafka"});
-    let answer = eventually(PATIENCE, "explain knows the topic", || {
-        let answer = explained(sizegate, &question)?;
-        (answer["passes"] == false).then_some(answer)
+    let response = eventually(PATIENCE, "explain knows the topic", || {
+        let response = explained(sizegate, &question)?;
+        (response["passes"] == false).then_some(response)
     });
-    let (verdict, step) = (answer["verdict"].as_str().unwrap(), &answer["remedy"][1]);
+    let (verdict, step) = (
+        response["verdict"].as_str().unwrap(),
+        &response["remedy"][1],
+    );
     assert_eq!(step["state"], "look", "{step}");
     for text in [verdict, step["text"].as_str().unwrap()] {
         assert!(text.contains("lower the producer's batch.size"), "{text}");

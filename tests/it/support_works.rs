@@ -41,12 +41,12 @@ fn a_broker_stores_batches_of_every_codec() {
         let mut connection = Connection::open(kafka.bootstrap());
         for codec in Codec::ALL {
             let records = (0..5).map(|seed| Record::of_random(300, seed).key("k").header("h", "v"));
-            let answer = connection.produce(
+            let response = connection.produce(
                 9,
                 1,
                 &[Part::new(&topic, batch(records).codec(*codec).build())],
             );
-            assert_eq!(answer[0].code, 0, "{codec}: {answer:?}");
+            assert_eq!(response[0].code, 0, "{codec}: {response:?}");
         }
         assert_eq!(kafka.latest_offset(&topic.name, 0), 25);
     }
@@ -73,7 +73,7 @@ fn a_wrong_crc_an_idempotent_repeat_and_a_changed_limit_are_judged_as_kafka_does
 }
 
 #[test]
-fn nothing_answers_acks_0_and_a_closed_connection_is_told_from_a_silent_one() {
+fn nothing_responses_acks_0_and_a_closed_connection_is_told_from_a_silent_one() {
     let kafka = Kafka::shared("4.4.0");
     let topic = kafka.topic("acks0", 1, &[("max.message.bytes", "1000")]);
     let mut connection = Connection::open(kafka.bootstrap());

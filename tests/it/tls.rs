@@ -398,10 +398,10 @@ impl Tls {
             .write_all(&[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff])?;
         let mut prefix = [0; 4];
         self.stream.read_exact(&mut prefix)?;
-        let mut answer = vec![0; u32::from_be_bytes(prefix) as usize];
-        self.stream.read_exact(&mut answer)?;
+        let mut response = vec![0; u32::from_be_bytes(prefix) as usize];
+        self.stream.read_exact(&mut response)?;
         assert_eq!(
-            answer[..6],
+            response[..6],
             [0, 0, 0, 1, 0, 0],
             "correlation id, error code"
         );

@@ -333,13 +333,13 @@ fn every_broker_has_an_address_of_its_own_and_a_wrong_leader_points_to_the_right
             let mut connection = Connection::open(sizegate.node(id));
             let part = Part::at(&topic, index, batch_of_bytes(200).build());
             let request = crate::support::client::produce_request(None, -1, &[part]);
-            let answer = connection.ask(&request, 13);
-            let code = answer.responses[0].partition_responses[0].error_code;
+            let response = connection.ask(&request, 13);
+            let code = response.responses[0].partition_responses[0].error_code;
             if id == leader {
                 assert_eq!(code, 0);
             } else {
                 assert_eq!(code, 6, "NOT_LEADER_OR_FOLLOWER");
-                let endpoint = &answer.node_endpoints[0];
+                let endpoint = &response.node_endpoints[0];
                 assert_eq!(endpoint.node_id.0, leader);
                 assert_eq!(
                     format!("{}:{}", endpoint.host, endpoint.port),

@@ -66,8 +66,8 @@ pub fn create_topic(
     let request = CreateTopicsRequest::default()
         .with_topics(vec![topic])
         .with_timeout_ms(30_000);
-    let answer = connection.ask(&request, 7);
-    let created = &answer.topics[0];
+    let response = connection.ask(&request, 7);
+    let created = &response.topics[0];
     assert_eq!(
         created.error_code, 0,
         "CreateTopics {name}: {:?}",
@@ -143,8 +143,8 @@ pub fn latest_offset(address: &str, topic: &str, partition: i32) -> i64 {
                 .with_replica_id(BrokerId(-1))
                 .with_topics(vec![entry]);
             // Metadata may name a leader that was killed a moment ago.
-            let answer = Connection::try_open(leader.as_str()).ok()?.ask(&request, 7);
-            let part = &answer.topics[0].partitions[0];
+            let response = Connection::try_open(leader.as_str()).ok()?.ask(&request, 7);
+            let part = &response.topics[0].partitions[0];
             (part.error_code == 0).then_some(part.offset)
         },
     )
@@ -165,8 +165,8 @@ pub fn fetch_stored(address: &str, topic: &str, partition: i32, max_bytes: i32) 
         .with_min_bytes(1)
         .with_max_bytes(max_bytes)
         .with_topics(vec![entry]);
-    let answer = Connection::open(leader(address, topic, partition).as_str()).ask(&request, 12);
-    let part = &answer.responses[0].partitions[0];
+    let response = Connection::open(leader(address, topic, partition).as_str()).ask(&request, 12);
+    let part = &response.responses[0].partitions[0];
     assert_eq!(part.error_code, 0, "Fetch {topic}-{partition}");
     part.records.clone().unwrap_or_default()
 }
@@ -193,8 +193,8 @@ fn alter_config(address: &str, kind: i8, name: &str, changes: &[(&str, Option<&s
         .with_resource_name(text(name))
         .with_configs(configs.collect());
     let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
-    let answer = Connection::open(address).ask(&request, 1);
-    let result = &answer.responses[0];
+    let response = Connection::open(address).ask(&request, 1);
+    let result = &response.responses[0];
     assert_eq!(
         result.error_code, 0,
         "IncrementalAlterConfigs {name}: {:?}",
@@ -211,8 +211,8 @@ pub fn create_partitions(address: &str, topic: &str, count: i32) {
     let request = CreatePartitionsRequest::default()
         .with_topics(vec![entry])
         .with_timeout_ms(30_000);
-    let answer = Connection::open(address).ask(&request, 3);
-    let result = &answer.results[0];
+    let response = Connection::open(address).ask(&request, 3);
+    let result = &response.results[0];
     assert_eq!(
         result.error_code, 0,
         "CreatePartitions {topic}: {:?}",
@@ -247,8 +247,8 @@ impl TopicAcl<'_> {
             .with_operation(self.operation)
             .with_permission_type(self.permission());
         let request = CreateAclsRequest::default().with_creations(vec![acl]);
-        let answer = Connection::open(address).ask(&request, 3);
-        assert_eq!(answer.results[0].error_code, 0, "{answer:?}");
+        let response = Connection::open(address).ask(&request, 3);
+        assert_eq!(response.results[0].error_code, 0, "{response:?}");
     }
 
     /// Takes it away.
@@ -262,8 +262,8 @@ impl TopicAcl<'_> {
             .with_operation(self.operation)
             .with_permission_type(self.permission());
         let request = DeleteAclsRequest::default().with_filters(vec![filter]);
-        let answer = Connection::open(address).ask(&request, 3);
-        assert_eq!(answer.filter_results[0].error_code, 0, "{answer:?}");
+        let response = Connection::open(address).ask(&request, 3);
+        assert_eq!(response.filter_results[0].error_code, 0, "{response:?}");
     }
 }
 
@@ -273,11 +273,11 @@ pub fn delete_topic(address: &str, topic: &str) {
     let request = DeleteTopicsRequest::default()
         .with_topics(vec![state])
         .with_timeout_ms(30_000);
-    let answer = Connection::open(address).ask(&request, 6);
+    let response = Connection::open(address).ask(&request, 6);
     assert_eq!(
-        answer.responses[0].error_code, 0,
+        response.responses[0].error_code, 0,
         "DeleteTopics {topic}: {:?}",
-        answer.responses[0].error_message
+        response.responses[0].error_message
     );
 }
 
@@ -287,7 +287,7 @@ pub fn init_producer_id(address: &str) -> (i64, i16) {
         let request = InitProducerIdRequest::default()
             .with_transactional_id(None)
             .with_transaction_timeout_ms(60_000);
-        let answer = Connection::open(address).ask(&request, 4);
-        (answer.error_code == 0).then_some((answer.producer_id.0, answer.producer_epoch))
+        let response = Connection::open(address).ask(&request, 4);
+        (response.error_code == 0).then_some((response.producer_id.0, response.producer_epoch))
     })
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use bytes::Bytes;
-pub use sizegate::policy::Codec;
+pub use sizegate::vocabulary::Codec;
 
 /// Bytes of a batch before its records.
 pub const HEADER_BYTES: usize = 61;

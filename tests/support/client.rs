@@ -19,7 +19,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use uuid::Uuid;
 
-/// How long an answer may take before a test fails: a guard against hanging.
+/// How long a response may take before a test fails: a guard against hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A topic as Produce names it: by name up to v12, by id from v13.
@@ -58,10 +58,10 @@ impl Part {
     }
 }
 
-/// What a Produce answer says of one partition. Equal answers are equal to a client.
+/// What a Produce response says of one partition. Equal answers are equal to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// Name (to v12) or id (from v13), as the answer has it.
+pub struct Response {
+    /// Name (to v12) or id (from v13), as the response has it.
     pub topic: String,
     /// Partition index.
     pub partition: i32,
@@ -122,11 +122,11 @@ impl Connection {
         &self.stream
     }
 
-    /// Sends `request` and returns its answer. Nothing else may be in flight.
+    /// Sends `request` and returns its response. Nothing else may be in flight.
     pub fn ask<R: Request>(&mut self, request: &R, version: i16) -> R::Response {
         let sent = self.send(request, version);
         let (correlation, response) = self.receive::<R::Response>(version);
-        assert_eq!(correlation, sent, "the answer to another request");
+        assert_eq!(correlation, sent, "the response to another request");
         response
     }
 
@@ -139,15 +139,15 @@ impl Connection {
         correlation
     }
 
-    /// The next answer, which must be of this kind: correlation id and body.
+    /// The next response, which must be of this kind: correlation id and body.
     pub fn receive<R: Decodable + HeaderVersion>(&mut self, version: i16) -> (i32, R) {
         match self.try_receive(version) {
-            Ok(answer) => answer,
-            Err(end) => panic!("no answer: {end:?}"),
+            Ok(response) => response,
+            Err(end) => panic!("no response: {end:?}"),
         }
     }
 
-    /// The next answer, or how the connection ended.
+    /// The next response, or how the connection ended.
     pub fn try_receive<R: Decodable + HeaderVersion>(
         &mut self,
         version: i16,
@@ -157,7 +157,7 @@ impl Connection {
             .expect("a response header");
         let response = R::decode(&mut body, version)
             .unwrap_or_else(|error| panic!("undecodable answer: {error}"));
-        assert!(body.is_empty(), "{} bytes behind the answer", body.len());
+        assert!(body.is_empty(), "{} bytes behind the response", body.len());
         Ok((header.correlation_id, response))
     }
 
@@ -220,15 +220,15 @@ impl Connection {
         }
     }
 
-    /// Produces and returns the answers sorted by topic and partition. acks must not be 0.
-    pub fn produce(&mut self, version: i16, acks: i16, parts: &[Part]) -> Vec<Answer> {
-        assert_ne!(acks, 0, "acks=0 has no answer: send_produce");
+    /// Produces and returns the responses sorted by topic and partition. acks must not be 0.
+    pub fn produce(&mut self, version: i16, acks: i16, parts: &[Part]) -> Vec<Response> {
+        assert_ne!(acks, 0, "acks=0 has no response: send_produce");
         let correlation = self.send_produce(version, acks, parts);
-        let (answered, answers) = self
+        let (answered, responses) = self
             .receive_produce(version)
-            .unwrap_or_else(|end| panic!("no answer: {end:?}"));
-        assert_eq!(answered, correlation, "the answer to another request");
-        answers
+            .unwrap_or_else(|end| panic!("no response: {end:?}"));
+        assert_eq!(answered, correlation, "the response to another request");
+        responses
     }
 
     /// Sends a Produce request and returns its correlation id. Parts of one topic in a row share an entry.
@@ -236,10 +236,10 @@ impl Connection {
         self.send(&produce_request(None, acks, parts), version)
     }
 
-    /// The next answer, which must be to a Produce: correlation id, and answers sorted by topic and partition.
-    pub fn receive_produce(&mut self, version: i16) -> Result<(i32, Vec<Answer>), ErrorKind> {
+    /// The next response, which must be to a Produce: correlation id, and responses sorted by topic and partition.
+    pub fn receive_produce(&mut self, version: i16) -> Result<(i32, Vec<Response>), ErrorKind> {
         let (correlation, response) = self.try_receive::<ProduceResponse>(version)?;
-        Ok((correlation, answers(&response, version)))
+        Ok((correlation, responses(&response, version)))
     }
 
     /// What the peer advertises; [`Connection::client_id`] stays, name and version are what a client would say.
@@ -258,14 +258,14 @@ impl Connection {
         );
         assert_eq!(hands.error_code, 0, "SaslHandshake");
         let bytes = Bytes::from(format!("\0{user}\0{password}"));
-        let answer = self.ask(
+        let response = self.ask(
             &SaslAuthenticateRequest::default().with_auth_bytes(bytes),
             2,
         );
         assert_eq!(
-            answer.error_code, 0,
+            response.error_code, 0,
             "SaslAuthenticate: {:?}",
-            answer.error_message
+            response.error_message
         );
     }
 }
@@ -325,8 +325,8 @@ pub fn frame<R: Request>(
     out
 }
 
-/// The answers in a Produce response, sorted by topic and partition.
-pub fn answers(response: &ProduceResponse, version: i16) -> Vec<Answer> {
+/// The responses in a Produce response, sorted by topic and partition.
+pub fn responses(response: &ProduceResponse, version: i16) -> Vec<Response> {
     let mut found = Vec::new();
     for topic in &response.responses {
         let name = if version >= 13 {
@@ -335,7 +335,7 @@ pub fn answers(response: &ProduceResponse, version: i16) -> Vec<Answer> {
             topic.name.to_string()
         };
         for part in &topic.partition_responses {
-            found.push(Answer {
+            found.push(Response {
                 topic: name.clone(),
                 partition: part.index,
                 code: part.error_code,

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A guard against hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Status and body of `GET path`; an error when nobody listens or the answer is cut.
+/// Status and body of `GET path`; an error when nobody listens or the response is cut.
 pub fn get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
     request(address, "GET", path, "")
 }
@@ -27,16 +27,16 @@ pub fn request(
     );
     stream.write_all(head.as_bytes())?;
     stream.write_all(body.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response)?;
+    let response = String::from_utf8_lossy(&response).into_owned();
     let cut = || {
         std::io::Error::new(
             std::io::ErrorKind::UnexpectedEof,
-            format!("not HTTP: {answer:?}"),
+            format!("not HTTP: {response:?}"),
         )
     };
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(cut)?;
+    let (head, body) = response.split_once("\r\n\r\n").ok_or_else(cut)?;
     let status = head
         .split(' ')
         .nth(1)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sizegate::config::Config;
 use sizegate::policy::Policy;
-use sizegate::proxy::{Bound, Listeners, Shared};
+use sizegate::proxy::{BoundSockets, Listeners, Shared};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -66,7 +66,7 @@ impl Inside {
         let (stop, sessions) = (CancellationToken::new(), TaskTracker::new());
         let accepting = stop.child_token();
         let workers: Vec<Handle> = (0..2).map(|_| worker(stop.clone())).collect();
-        let bound = Bound {
+        let bound = BoundSockets {
             workers: workers.clone(),
             sessions: sessions.clone(),
             shutdown: accepting.clone(),

@@ -27,7 +27,7 @@ pub mod sizegate;
 use std::time::{Duration, Instant};
 
 pub use batch::{Record, batch, batch_of_bytes};
-pub use client::{Answer, Connection, ErrorKind, Part, Topic};
+pub use client::{Connection, ErrorKind, Part, Response, Topic};
 pub use inside::Inside;
 pub use kafka::{Kafka, KafkaOptions};
 pub use programs::Program;

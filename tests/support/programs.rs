@@ -133,7 +133,7 @@ impl Program {
             "-XX:-UsePerfData",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
         ]);
-        // Native libraries are unpacked there.
+        // Native libraries are uncompressed there.
         program
             .command
             .arg(format!("-Djava.io.tmpdir={}", program.dir.display()));

@@ -312,8 +312,8 @@ impl Request {
         self.body.get(10..10 + length)
     }
 
-    /// A whole answer frame to this request.
-    pub fn answer<R: Encodable + HeaderVersion>(&self, response: &R) -> Vec<u8> {
+    /// A whole response frame to this request.
+    pub fn response<R: Encodable + HeaderVersion>(&self, response: &R) -> Vec<u8> {
         let mut frame = BytesMut::new();
         frame.put_u32(0);
         let header = ResponseHeader::default().with_correlation_id(self.correlation_id);
@@ -342,16 +342,16 @@ pub fn sound(request: &Request, cluster: &Cluster) -> Option<Vec<u8>> {
                 version: 0,
                 ..request.clone()
             };
-            Some(refused.answer(&api_versions().with_error_code(35)))
+            Some(refused.response(&api_versions().with_error_code(35)))
         }
-        ApiKey::ApiVersions => Some(request.answer(&api_versions())),
-        ApiKey::Metadata => Some(request.answer(&metadata(&request.decode(), cluster))),
+        ApiKey::ApiVersions => Some(request.response(&api_versions())),
+        ApiKey::Metadata => Some(request.response(&metadata(&request.decode(), cluster))),
         ApiKey::DescribeConfigs => {
-            Some(request.answer(&describe_configs(&request.decode(), cluster)))
+            Some(request.response(&describe_configs(&request.decode(), cluster)))
         }
         ApiKey::Produce => {
             let asked: ProduceRequest = request.decode();
-            (asked.acks != 0).then(|| request.answer(&produced(&asked, request.version)))
+            (asked.acks != 0).then(|| request.response(&produced(&asked, request.version)))
         }
         _ => None,
     }
@@ -450,20 +450,21 @@ fn describe_configs(asked: &DescribeConfigsRequest, cluster: &Cluster) -> Descri
 pub fn produced(asked: &ProduceRequest, version: i16) -> ProduceResponse {
     let topics = asked.topic_data.iter().map(|topic| {
         let partitions = topic.partition_data.iter().map(|partition| {
-            let answer = PartitionProduceResponse::default()
+            let response = PartitionProduceResponse::default()
                 .with_index(partition.index)
                 .with_base_offset(7);
             if version >= 5 {
-                answer.with_log_start_offset(0)
+                response.with_log_start_offset(0)
             } else {
-                answer
+                response
             }
         });
-        let answer = TopicProduceResponse::default().with_partition_responses(partitions.collect());
+        let response =
+            TopicProduceResponse::default().with_partition_responses(partitions.collect());
         if version >= 13 {
-            answer.with_topic_id(topic.topic_id)
+            response.with_topic_id(topic.topic_id)
         } else {
-            answer.with_name(topic.name.clone())
+            response.with_name(topic.name.clone())
         }
     });
     ProduceResponse::default().with_responses(topics.collect())

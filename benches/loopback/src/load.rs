@@ -1,4 +1,4 @@
-//! Clients that send pre-built frames as fast as their depth allows, and check every answer.
+//! Clients that send pre-built frames as fast as their depth allows, and check every response.
 //!
 //! Invariant: bounded. A run ends at its deadline, what is in flight is awaited, and silence of 10 s is an error.
 
@@ -13,7 +13,7 @@ use crate::frames::{self, Ring, TOPIC, Version};
 
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Answers are some 60 bytes each; a depth of 8 fits many times.
+/// Responses are some 60 bytes each; a depth of 8 fits many times.
 const READ_BYTES: usize = 16 << 10;
 
 /// What a run came to.
@@ -23,9 +23,9 @@ pub struct Outcome {
     pub requests: u64,
     /// Bytes of frames sent, prefixes included.
     pub bytes: u64,
-    /// From the start of the run to its last answer.
+    /// From the start of the run to its last response.
     pub elapsed: Duration,
-    /// From before the write to after the answer's last byte, sorted; ns.
+    /// From before the write to after the response's last byte, sorted; ns.
     pub latencies_ns: Vec<u64>,
 }
 
@@ -112,19 +112,19 @@ impl Client {
         })
     }
 
-    /// ApiVersions and its answer.
+    /// ApiVersions and its response.
     pub fn hello(&mut self) -> io::Result<()> {
         self.ask(&frames::api_versions()).map(|_| ())
     }
 
-    /// One frame, one answer (without its length prefix).
+    /// One frame, one response (without its length prefix).
     pub fn ask(&mut self, frame: &[u8]) -> io::Result<Vec<u8>> {
         self.stream.write_all(frame)?;
         let mut prefix = [0; 4];
         self.stream.read_exact(&mut prefix)?;
-        let mut answer = vec![0; u32::from_be_bytes(prefix) as usize];
-        self.stream.read_exact(&mut answer)?;
-        Ok(answer)
+        let mut response = vec![0; u32::from_be_bytes(prefix) as usize];
+        self.stream.read_exact(&mut response)?;
+        Ok(response)
     }
 
     fn run(
@@ -155,10 +155,10 @@ impl Client {
             } else if sent_at.is_empty() {
                 return Ok(outcome);
             }
-            for _ in 0..self.answers(ring, &mut expected)? {
+            for _ in 0..self.responses(ring, &mut expected)? {
                 let sent_at = sent_at
                     .pop_front()
-                    .ok_or_else(|| bad("an answer to nothing"))?;
+                    .ok_or_else(|| bad("a response to nothing"))?;
                 outcome
                     .latencies_ns
                     .push(sent_at.elapsed().as_nanos() as u64);
@@ -167,8 +167,8 @@ impl Client {
         }
     }
 
-    /// Reads once; checks the answers that are whole, and counts them.
-    fn answers(&mut self, ring: &Ring, expected: &mut usize) -> io::Result<usize> {
+    /// Reads once; checks the responses that are whole, and counts them.
+    fn responses(&mut self, ring: &Ring, expected: &mut usize) -> io::Result<usize> {
         let read = self.stream.read(&mut self.read)?;
         if read == 0 {
             return Err(bad("the connection was closed"));
@@ -177,10 +177,10 @@ impl Client {
         let (mut position, mut count) = (0, 0);
         while let Some(prefix) = self.inbox[position..].first_chunk::<4>() {
             let end = position + 4 + u32::from_be_bytes(*prefix) as usize;
-            let Some(answer) = self.inbox.get(position + 4..end) else {
+            let Some(response) = self.inbox.get(position + 4..end) else {
                 break;
             };
-            check(answer, *expected as i32, ring.version())?;
+            check(response, *expected as i32, ring.version())?;
             *expected = (*expected + 1) % ring.count();
             position = end;
             count += 1;
@@ -191,9 +191,9 @@ impl Client {
 }
 
 /// The answer to this request, for its one partition, without error.
-pub fn check(answer: &[u8], correlation_id: i32, version: Version) -> io::Result<()> {
-    if !answer.starts_with(&correlation_id.to_be_bytes()) {
-        return Err(bad("an answer out of order"));
+pub fn check(response: &[u8], correlation_id: i32, version: Version) -> io::Result<()> {
+    if !response.starts_with(&correlation_id.to_be_bytes()) {
+        return Err(bad("a response out of order"));
     }
     // correlation id, tags, count of topics, topic, count of partitions, index
     let topic_bytes = match version {
@@ -201,12 +201,12 @@ pub fn check(answer: &[u8], correlation_id: i32, version: Version) -> io::Result
         Version::V13 => 16,
     };
     let error_at = 4 + 1 + 1 + topic_bytes + 1 + 4;
-    match answer.get(error_at..error_at + 2) {
+    match response.get(error_at..error_at + 2) {
         Some([0, 0]) => Ok(()),
         Some(code) => Err(bad(&format!(
             "error {} {}",
             i16::from_be_bytes([code[0], code[1]]),
-            String::from_utf8_lossy(&answer[error_at..]),
+            String::from_utf8_lossy(&response[error_at..]),
         ))),
         None => Err(bad("a short answer")),
     }

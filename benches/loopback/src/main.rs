@@ -1,7 +1,7 @@
 //! loopback: sizegate beside HAProxy and a direct connection, on one machine, in one run.
 //!
 //! [`frames`] makes what clients send, [`load`] sends it, [`sink`] answers it; [`peers`] are what lies between.
-//! [`rounds`] measures, [`idle`] weighs silent connections, [`report`] writes; [`count`], [`bombs`] and [`inside`]
+//! [`rounds`] measures, [`idle`] evaluates silent connections, [`report`] writes; [`count`], [`bombs`] and [`inside`]
 //! stand beside them. README.md in `benches` says how to read the figures.
 
 mod bombs;
@@ -95,7 +95,7 @@ struct RunArgs {
     /// 3 rounds of 400 ms.
     #[arg(long)]
     quick: bool,
-    /// Connections whose memory is weighed; 0 leaves that out.
+    /// Connections whose memory is evaluated; 0 leaves that out.
     #[arg(long, default_value_t = 2000)]
     idle_connections: usize,
     /// The proxies decrypt TLS (to the sink it is plain TCP). Memory of connections is left out.

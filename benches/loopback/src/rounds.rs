@@ -166,12 +166,12 @@ pub fn measure(
     })
 }
 
-/// The proof that the peer forwarded: the sink read all that was answered. It counts behind its answers.
+/// The proof that the peer forwarded: the sink read all that was answered. It counts behind its responses.
 fn await_sink(sink: &Sink, requests: u64) -> io::Result<()> {
     let start = Instant::now();
     while sink.requests() < requests {
         if start.elapsed() > Duration::from_secs(1) {
-            return Err(io::Error::other("more answers than the sink gave"));
+            return Err(io::Error::other("more responses than the sink gave"));
         }
         thread::sleep(Duration::from_millis(1));
     }

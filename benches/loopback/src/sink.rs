@@ -1,7 +1,7 @@
 //! A broker that answers at once and keeps nothing: the other end of every measured path.
 //!
 //! Invariant: it does as little as a broker can, so that what is measured is the way to it. One thread per worker,
-//! one large buffer per thread, and one write for all that one read brought: a write for each answer wakes the client
+//! one large buffer per thread, and one write for all that one read brought: a write for each response wakes the client
 //! for each, and the wake-ups drown what is measured (direct at 1 KiB × 8: 57 k instead of 290 k requests/s).
 
 mod control;

@@ -12,7 +12,7 @@ use crate::cli::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, print, print_mistake
 /// For the whole of it. Container engines give a health check 30 s, kubelet 1 s unless told otherwise.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// `/readyz` says a few sentences.
-const LONGEST_ANSWER: u64 = 16 * 1024;
+const LONGEST_RESPONSE: u64 = 16 * 1024;
 
 /// Asks the proxy that runs with this configuration.
 pub(super) fn run(args: &ConfigArgs) -> ExitCode {
@@ -38,7 +38,7 @@ pub(super) fn run(args: &ConfigArgs) -> ExitCode {
         }
         Err(error) => {
             eprintln!(
-                "sizegate: no answer from {admin} (admin.bind): {}",
+                "sizegate: no response from {admin} (admin.bind): {}",
                 in_words(&error)
             );
             ExitCode::from(FAILED)
@@ -71,26 +71,26 @@ fn ask(admin: SocketAddr) -> io::Result<(u16, String)> {
     let deadline = Instant::now() + PATIENCE;
     let mut stream = TcpStream::connect_timeout(&admin, PATIENCE)?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    // The server closes after its answer.
+    // The server closes after its response.
     write!(
         stream,
         "GET /readyz HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"
     )?;
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut chunk = [0; 4096];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || answer.len() as u64 > LONGEST_ANSWER {
+        if left.is_zero() || response.len() as u64 > LONGEST_RESPONSE {
             return Err(io::ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut chunk)? {
             0 => break,
-            read => answer.extend_from_slice(chunk.get(..read).unwrap_or_default()),
+            read => response.extend_from_slice(chunk.get(..read).unwrap_or_default()),
         }
     }
-    let answer = String::from_utf8_lossy(&answer);
-    let (head, body) = answer
+    let response = String::from_utf8_lossy(&response);
+    let (head, body) = response
         .split_once("\r\n\r\n")
         .ok_or_else(|| io::Error::other("it does not speak HTTP"))?;
     let status = head

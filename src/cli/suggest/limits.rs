@@ -4,7 +4,7 @@
 //! suggested: of these it is known exactly what they would have refused. They are powers of two, a person's numbers.
 
 use super::exposition::{Histogram, Measured};
-use crate::policy::BATCHING_BYTES;
+use crate::vocabulary::BATCHING_BYTES;
 
 /// The broker's default `message.max.bytes`: a bound of the histograms, and no power of two.
 const BROKER_DEFAULT_BYTES: u64 = 1_048_588;
@@ -17,16 +17,16 @@ const MOST_BYTES: u64 = 64 << 20;
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopicLimits {
     /// `record_bytes`
-    pub record: Finding,
+    pub record: Proposal,
     /// `uncompressed_bytes`
-    pub uncompressed: Finding,
+    pub uncompressed: Proposal,
     /// `batch_bytes`
-    pub batch: Finding,
+    pub batch: Proposal,
 }
 
 /// What is suggested for one limit.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Finding {
+pub enum Proposal {
     /// Too little was measured.
     TooFew {
         /// So many.
@@ -58,7 +58,7 @@ pub struct Suggestion {
 
 /// How much is to pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Wish {
+pub struct Target {
     /// Suggest the limit at p99.9 and margin instead of one that refuses nothing.
     pub tight: bool,
     /// Added to the largest, and to p99.9: 0.25 is a quarter.
@@ -68,7 +68,7 @@ pub struct Wish {
 }
 
 /// For one topic.
-pub fn suggest(measured: &Measured, wish: &Wish) -> TopicLimits {
+pub fn suggest(measured: &Measured, wish: &Target) -> TopicLimits {
     TopicLimits {
         record: of(&measured.record, wish, LEAST_RECORD_BYTES, false),
         uncompressed: of(&measured.uncompressed, wish, BATCHING_BYTES, false),
@@ -77,10 +77,10 @@ pub fn suggest(measured: &Measured, wish: &Wish) -> TopicLimits {
 }
 
 /// `least`: no lower limit makes sense. `inherits`: below it the topic's own limit does.
-fn of(histogram: &Histogram, wish: &Wish, least: u64, inherits: bool) -> Finding {
+fn of(histogram: &Histogram, wish: &Target, least: u64, inherits: bool) -> Proposal {
     let measured = histogram.count;
     if measured < wish.least_measured.max(1.0) {
-        return Finding::TooFew { measured };
+        return Proposal::TooFew { measured };
     }
     let all_within = bound_for(histogram, measured);
     // The broker's default is every topic's already.
@@ -94,7 +94,7 @@ fn of(histogram: &Histogram, wish: &Wish, least: u64, inherits: bool) -> Finding
     let Some(bytes) = chosen
         .filter(|bytes| *bytes <= MOST_BYTES && !is_ordinary && !(inherits && *bytes <= least))
     else {
-        return Finding::Leave {
+        return Proposal::Leave {
             measured,
             all_within,
         };
@@ -104,7 +104,7 @@ fn of(histogram: &Histogram, wish: &Wish, least: u64, inherits: bool) -> Finding
         .map(persons)
         .filter(|tight| !wish.tight && *tight < bytes)
         .map(|tight| (tight, refused(histogram, tight)));
-    Finding::Limit(Suggestion {
+    Proposal::Limit(Suggestion {
         bytes,
         measured,
         refuses: refused(histogram, bytes),
@@ -176,7 +176,7 @@ mod tests {
         256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 65_536, 262_144, 524_288, 1_048_576,
         1_048_588, 2_097_152, 4_194_304,
     ];
-    const WISH: Wish = Wish {
+    const WISH: Target = Target {
         tight: false,
         margin: 0.25,
         least_measured: 100.0,
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    fn record(sizes: &[(u64, u32)], wish: &Wish) -> Finding {
+    fn record(sizes: &[(u64, u32)], wish: &Target) -> Proposal {
         let measured = Measured {
             record: histogram(sizes),
             ..Measured::default()
@@ -201,7 +201,7 @@ mod tests {
         suggest(&measured, wish).record
     }
 
-    fn batch(sizes: &[(u64, u32)], wish: &Wish) -> Finding {
+    fn batch(sizes: &[(u64, u32)], wish: &Target) -> Proposal {
         let measured = Measured {
             batch: histogram(sizes),
             ..Measured::default()
@@ -215,20 +215,20 @@ mod tests {
         let found = record(&[(900, 99_990), (60_000, 10)], &WISH);
         assert_eq!(
             found,
-            Finding::Limit(Suggestion {
+            Proposal::Limit(Suggestion {
                 bytes: 262_144,
                 measured: 100_000.0,
                 refuses: 0.0,
                 tighter: Some((16_384, 10.0)),
             })
         );
-        let tight = Wish {
+        let tight = Target {
             tight: true,
             ..WISH
         };
         assert_eq!(
             record(&[(900, 99_990), (60_000, 10)], &tight),
-            Finding::Limit(Suggestion {
+            Proposal::Limit(Suggestion {
                 bytes: 16_384,
                 measured: 100_000.0,
                 refuses: 10.0,
@@ -248,12 +248,12 @@ mod tests {
         ];
         for margin in [0.0, 0.25, 1.0, 10.0] {
             for tight in [false, true] {
-                let wish = Wish {
+                let wish = Target {
                     tight,
                     margin,
                     ..WISH
                 };
-                let Finding::Limit(found) = record(&sizes, &wish) else {
+                let Proposal::Limit(found) = record(&sizes, &wish) else {
                     panic!("enough was measured");
                 };
                 for (bytes, refuses) in [(found.bytes, found.refuses)]
@@ -274,12 +274,12 @@ mod tests {
         let small = batch(&[(5_000, 1_000)], &WISH);
         assert_eq!(
             small,
-            Finding::Leave {
+            Proposal::Leave {
                 measured: 1_000.0,
                 all_within: Some(8_192)
             }
         );
-        let Finding::Limit(large) = batch(&[(5_000, 1_000), (1_500_000, 3)], &WISH) else {
+        let Proposal::Limit(large) = batch(&[(5_000, 1_000), (1_500_000, 3)], &WISH) else {
             panic!("above 1 MiB");
         };
         assert_eq!((large.bytes, large.refuses), (4_194_304, 0.0));
@@ -291,7 +291,7 @@ mod tests {
             uncompressed: histogram(&[(5_000, 1_000)]),
             ..Measured::default()
         };
-        let Finding::Limit(found) = suggest(&measured, &WISH).uncompressed else {
+        let Proposal::Limit(found) = suggest(&measured, &WISH).uncompressed else {
             panic!("enough was measured");
         };
         assert_eq!(found.bytes, BATCHING_BYTES);
@@ -302,13 +302,13 @@ mod tests {
         let sizes = [(1_048_580, 1_000)];
         assert_eq!(
             batch(&sizes, &WISH),
-            Finding::Leave {
+            Proposal::Leave {
                 measured: 1_000.0,
                 all_within: Some(1_048_588)
             },
             "the topic's own limit is that already"
         );
-        let Finding::Limit(found) = record(&sizes, &WISH) else {
+        let Proposal::Limit(found) = record(&sizes, &WISH) else {
             panic!("enough was measured");
         };
         assert_eq!(found.bytes, 2_097_152);
@@ -327,7 +327,7 @@ mod tests {
             (2_000_000, 4_194_304),
             (4_000_000, 8_388_608),
         ] {
-            let Finding::Limit(found) = record(&[(largest, 1_000)], &WISH) else {
+            let Proposal::Limit(found) = record(&[(largest, 1_000)], &WISH) else {
                 panic!("enough was measured");
             };
             assert_eq!((found.bytes, found.refuses), (expected, 0.0), "{largest}");
@@ -339,12 +339,12 @@ mod tests {
     fn too_little_or_too_large_suggests_nothing() {
         assert_eq!(
             record(&[(900, 99)], &WISH),
-            Finding::TooFew { measured: 99.0 }
+            Proposal::TooFew { measured: 99.0 }
         );
-        assert_eq!(record(&[], &WISH), Finding::TooFew { measured: 0.0 });
+        assert_eq!(record(&[], &WISH), Proposal::TooFew { measured: 0.0 });
         assert_eq!(
             record(&[(9_000_000, 100)], &WISH),
-            Finding::Leave {
+            Proposal::Leave {
                 measured: 100.0,
                 all_within: None
             }

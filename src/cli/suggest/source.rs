@@ -46,19 +46,19 @@ fn over_http(rest: &str) -> Result<String, String> {
     } else {
         format!("{host}:80")
     };
-    let answer = ask(
+    let response = ask(
         &with_port,
         &format!("GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n"),
     )
     .map_err(|error| error.to_string())?;
-    let answer = String::from_utf8(answer).map_err(|_| "the answer is no text".to_owned())?;
-    let (head, body) = answer
+    let response = String::from_utf8(response).map_err(|_| "the response is no text".to_owned())?;
+    let (head, body) = response
         .split_once("\r\n\r\n")
-        .ok_or("the answer is no HTTP, or was cut")?;
+        .ok_or("the response is no HTTP, or was cut")?;
     let status = head.lines().next().unwrap_or_default();
     match status.split(' ').nth(1) {
         Some("200") => Ok(body.to_owned()),
-        _ => Err(format!("the answer is `{status}`")),
+        _ => Err(format!("the response is `{status}`")),
     }
 }
 
@@ -69,9 +69,9 @@ fn ask(address: &str, request: &str) -> std::io::Result<Vec<u8>> {
             Ok(mut stream) => {
                 stream.set_read_timeout(Some(PATIENCE))?;
                 stream.write_all(request.as_bytes())?;
-                let mut answer = Vec::new();
-                stream.take(MOST_BYTES).read_to_end(&mut answer)?;
-                return Ok(answer);
+                let mut response = Vec::new();
+                stream.take(MOST_BYTES).read_to_end(&mut response)?;
+                return Ok(response);
             }
             Err(error) => last = error,
         }

@@ -1,4 +1,4 @@
-//! The settings of sizes that a topic and a broker have: which are asked for, and what their answers mean.
+//! The settings of sizes that a topic and a broker have: which are asked for, and what their responses mean.
 //!
 //! Invariant: a setting keeps the whole chain it was chosen from, as far as it is told.
 

@@ -14,7 +14,7 @@ type Trick = fn() -> Reply;
 
 #[tokio::test]
 async fn limits_keep_their_last_value_and_grow_old_whatever_the_broker_does() {
-    // A frame of 100 bytes of which 4 come: gone in the middle of an answer.
+    // A frame of 100 bytes of which 4 come: gone in the middle of a response.
     let half: Trick = || Reply::Last(vec![0, 0, 0, 100, 0, 0, 0, 1]);
     let tricks: [(&str, ApiKey, Trick); 6] = [
         ("closes at Metadata", ApiKey::Metadata, || Reply::Close),

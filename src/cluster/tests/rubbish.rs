@@ -1,15 +1,17 @@
-//! Answers that no broker should give.
+//! Responses that no broker should give.
 
 use bytes::{BufMut, Bytes};
 use kafka_protocol::messages::ApiKey;
 
-use super::super::answers::Metadata;
-use super::super::scripted::{self, Asked, Reply, Scripted};
+use super::super::responses::Metadata;
+use super::super::scripted::{self, ReceivedRequest, Reply, Scripted};
 use super::super::shape::check_shape;
 use super::{run, when};
 
 /// Runs against a broker that plays `tricks`, and returns the first error.
-async fn first_error(tricks: impl Fn(&Asked) -> Option<Reply> + Send + Sync + 'static) -> String {
+async fn first_error(
+    tricks: impl Fn(&ReceivedRequest) -> Option<Reply> + Send + Sync + 'static,
+) -> String {
     let broker = Scripted::with_tricks(tricks).await;
     broker.put("orders", 1, None);
     let running = run(&broker.config());
@@ -41,21 +43,21 @@ async fn impossible_counts_are_refused_before_anything_is_made_of_them() {
 }
 
 #[test]
-fn every_cut_of_a_sound_answer_is_refused() {
+fn every_cut_of_a_sound_response_is_refused() {
     for version in 1..=4 {
-        let answer = scripted::describe_configs_answer(version);
+        let response = scripted::describe_configs_response(version);
         let check = |body: &[u8]| check_shape(ApiKey::DescribeConfigs, version, body);
-        assert_eq!(check(&answer), Ok(()));
-        for cut in 0..answer.len() {
-            assert!(check(&answer[..cut]).is_err(), "v{version}, {cut} bytes");
+        assert_eq!(check(&response), Ok(()));
+        for cut in 0..response.len() {
+            assert!(check(&response[..cut]).is_err(), "v{version}, {cut} bytes");
         }
     }
     for version in 10..=13 {
-        let answer = scripted::metadata_answer(version);
-        let whole = Metadata::check(answer.clone(), version).unwrap();
+        let response = scripted::metadata_response(version);
+        let whole = Metadata::check(response.clone(), version).unwrap();
         assert_eq!((whole.nodes().len(), whole.topics_count()), (1, 1));
-        for cut in 0..answer.len() {
-            let check = Metadata::check(answer.slice(..cut), version);
+        for cut in 0..response.len() {
+            let check = Metadata::check(response.slice(..cut), version);
             assert!(check.is_err(), "v{version}, {cut} bytes");
         }
     }
@@ -70,7 +72,7 @@ async fn half_a_frame_is_a_closed_connection() {
 }
 
 #[tokio::test]
-async fn an_answer_to_another_request_is_refused() {
+async fn a_response_to_another_request_is_refused() {
     let error = first_error(|asked| {
         (asked.api == ApiKey::Metadata).then(|| {
             let mut frame = vec![0, 0, 0, 5];
@@ -101,7 +103,7 @@ async fn a_frame_longer_than_is_taken_is_refused_at_its_length() {
 }
 
 #[tokio::test]
-async fn a_close_instead_of_an_answer_comes_with_its_usual_reason() {
+async fn a_close_instead_of_a_response_comes_with_its_usual_reason() {
     let error = first_error(when(ApiKey::Metadata, || Reply::Close)).await;
     assert!(error.contains("cluster.admin.sasl missing"), "{error}");
     let error = first_error(when(ApiKey::ApiVersions, || Reply::Close)).await;

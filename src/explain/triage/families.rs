@@ -4,7 +4,8 @@
 
 use super::Triage;
 use crate::policy::families::{Membership, Reach};
-use crate::policy::{Gate, LIMITS, Limit, MemberLimit, Source, grouped};
+use crate::policy::{LIMITS, Limit, MemberLimit, grouped};
+use crate::vocabulary::{Gate, Source};
 
 impl Triage<'_> {
     /// The limit of ours that is in force at a gate.

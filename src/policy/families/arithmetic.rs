@@ -9,10 +9,8 @@ use std::sync::Arc;
 use super::{Family, Member};
 use crate::batch::{ESTIMATE_OVERHEAD_BYTES, varint_bytes};
 use crate::policy::clients::ClientRules;
-use crate::policy::{
-    Action, Gate, LIMITS, Learned, Limit, MemberBound, MemberLimit, Policy, Source, TopicPolicy,
-    labelled,
-};
+use crate::policy::{LIMITS, Learned, Limit, MemberBound, MemberLimit, Policy, TopicPolicy};
+use crate::vocabulary::{Action, Gate, Source, labelled};
 
 /// A batch's header.
 const BATCH_HEADER_BYTES: u64 = 61;

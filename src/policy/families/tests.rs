@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::config::{self, Config, Overrides};
-use crate::policy::{Action, Gate, Learned, Limit, Policy, Source, TopicPolicy};
+use crate::policy::{Learned, Limit, Policy, TopicPolicy};
+use crate::vocabulary::{Action, Gate, Source};
 
 const KIB: u64 = 1024;
 
@@ -253,7 +254,7 @@ families: {{members: [{{main: orders, retry: [orders-again], dead_letter: [lost]
     assert_eq!(members, ["lost", "orders-again"], "the broker judges there");
     assert_eq!(
         main.error_code,
-        crate::policy::ErrorCode::PolicyViolation,
+        crate::vocabulary::ErrorCode::PolicyViolation,
         "refused as its rule says"
     );
 

@@ -45,7 +45,7 @@ impl Line {
     /// A batch created and arrived at these ms, answered 5 ms later.
     fn sends(&mut self, created_ms: i64, arrived_ms: i64, records: i32, wire_bytes: u64) {
         self.arrives(created_ms, arrived_ms, records, wire_bytes);
-        self.answers(arrived_ms, arrived_ms + 5, 0);
+        self.responses(arrived_ms, arrived_ms + 5, 0);
     }
 
     fn arrives(&mut self, created_ms: i64, arrived_ms: i64, records: i32, wire_bytes: u64) {
@@ -63,7 +63,7 @@ impl Line {
     }
 
     fn batch(&mut self, created_ms: i64, records: i32, wire_bytes: u64) {
-        let sent = Sent {
+        let sent = SentBatch {
             max_timestamp_ms: CLOCK_MS + self.skew_ms + created_ms,
             records,
             wire_bytes,
@@ -72,7 +72,7 @@ impl Line {
         self.found.extend(self.watch.batch(&sent, || "orders"));
     }
 
-    fn answers(&mut self, asked_ms: i64, now_ms: i64, throttled_ms: u64) {
+    fn responses(&mut self, asked_ms: i64, now_ms: i64, throttled_ms: u64) {
         let (asked, now) = (self.at(asked_ms), self.at(now_ms));
         let throttled = Duration::from_millis(throttled_ms);
         self.found
@@ -183,7 +183,7 @@ fn a_queue_in_the_producer_is_no_linger() {
                 if is_small { 16_000 } else { LARGE },
             );
         }
-        line.answers(2_000, 2_005, 0);
+        line.responses(2_000, 2_005, 0);
         assert!(line.found.is_empty(), "late first: {late_first}");
     }
 }
@@ -193,22 +193,22 @@ fn a_pause_of_the_client_is_no_linger() {
     let mut line = Line::used(0);
     line.arrives(1_000, 2_000, 1, LARGE);
     line.arrives(1_005, 2_001, 12, 16_000);
-    line.answers(2_000, 2_010, 0);
-    line.answers(2_001, 2_011, 0);
+    line.responses(2_000, 2_010, 0);
+    line.responses(2_001, 2_011, 0);
     assert!(line.found.is_empty(), "what came next was as late");
 }
 
 #[test]
-fn slow_answers_throttling_full_pipelines_and_slow_lines_explain_a_wait() {
+fn slow_responses_throttling_full_pipelines_and_slow_lines_explain_a_wait() {
     let mut line = Line::used(0);
     line.arrives(100, 100, 12, 16_000);
-    line.answers(100, 1_990, 0);
+    line.responses(100, 1_990, 0);
     line.sends(1_000, 2_000, 1, LARGE);
     assert!(line.found.is_empty(), "the broker took two seconds");
 
     let mut line = Line::used(0);
     line.arrives(100, 100, 12, 16_000);
-    line.answers(100, 105, 1_900);
+    line.responses(100, 105, 1_900);
     line.sends(1_000, 2_010, 1, LARGE);
     assert!(
         line.found.is_empty(),
@@ -223,7 +223,7 @@ fn slow_answers_throttling_full_pipelines_and_slow_lines_explain_a_wait() {
     let mut line = Line::used(0);
     line.request(100, 1_990);
     line.batch(100, 1, 16_000);
-    line.answers(1_990, 1_995, 0);
+    line.responses(1_990, 1_995, 0);
     line.sends(1_000, 2_000, 1, LARGE);
     assert!(line.found.is_empty(), "the line was busy for two seconds");
 }
@@ -302,7 +302,7 @@ fn an_old_reference_is_forgotten() {
 }
 
 #[test]
-fn without_an_answer_the_next_batch_in_time_makes_it_certain() {
+fn without_a_response_the_next_batch_in_time_makes_it_certain() {
     let mut line = Line::used(0);
     line.arrives(1_000, 2_000, 1, LARGE);
     assert!(line.found.is_empty());

@@ -8,19 +8,17 @@ use uuid::Uuid;
 
 use super::{Close, Session};
 use crate::cluster::CompressionType;
-use crate::policy::{
-    Action, Blame, Codec, Gate, Library, Limit, Place, Refusal, Size, Source, Violation, batch_of,
-    grouped,
-};
-use crate::proxy::oversized::Oversized;
+use crate::policy::{Blame, Library, Limit, Place, Refusal, Size, Violation, batch_of, grouped};
+use crate::proxy::oversized::OversizedFrame;
 use crate::proxy::report::printable;
 use crate::proxy::topics::TopicHandle;
 use crate::proxy::verdict::{INVALID_RECORD, MESSAGE_TOO_LARGE, Refused, Sent};
 use crate::telemetry;
+use crate::vocabulary::{Action, Codec, Gate, Source};
 use crate::wire::Malformed;
 use crate::wire::api::FrameHead;
 use crate::wire::produce::{self, TopicKey};
-use crate::wire::produce_answer::{PartitionResult, ProduceAnswer};
+use crate::wire::produce_response::{PartitionResult, ProduceResponse};
 
 /// Nobody sets `socket.request.max.bytes` lower, and most requests are smaller.
 const LARGE_REQUEST_BYTES: u32 = 256 * 1024;
@@ -29,9 +27,9 @@ const LARGE_REQUEST_BYTES: u32 = 256 * 1024;
 const RECORD_LIST_TOO_LARGE: i16 = 18;
 
 impl Session {
-    /// Refuses every partition of a request above the frame limit, or says that it would; `None` where no answer is
+    /// Refuses every partition of a request above the frame limit, or says that it would; `None` where no response is
     /// wanted.
-    pub(super) fn refuse_oversized(&mut self, oversized: Oversized) -> Option<Vec<Refused>> {
+    pub(super) fn refuse_oversized(&mut self, oversized: OversizedFrame) -> Option<Vec<Refused>> {
         let request_bytes = oversized.head.request_bytes;
         let passes = oversized.passes;
         let version = oversized.head.api_version;
@@ -51,7 +49,7 @@ impl Session {
         let mut seen = HashSet::new();
         let mut refused = Vec::with_capacity(found.partitions.len());
         for (topic_key, partition) in found.partitions {
-            // A partition named twice gets one answer.
+            // A partition named twice gets one response.
             if !seen.insert((Arc::clone(&topic_key), partition)) {
                 continue;
             }
@@ -114,7 +112,7 @@ impl Session {
         {
             return close;
         }
-        match self.ledger.unanswered_produce_bytes() {
+        match self.in_flight.unanswered_produce_bytes() {
             Some(request_bytes) if request_bytes >= LARGE_REQUEST_BYTES => Close::ByBrokerOnLarge {
                 request_bytes,
                 reason: close.label(),
@@ -141,7 +139,7 @@ impl Session {
     /// Adds to a broker's own refusal for size what was measured, which limit it most likely broke and what to do.
     pub(super) fn explain_broker_refusals(
         &self,
-        answer: &mut ProduceAnswer,
+        response: &mut ProduceResponse,
         version: i16,
         sent: &[Sent],
     ) -> Result<(), Malformed> {
@@ -150,7 +148,7 @@ impl Session {
             by_partition.entry(sent.partition).or_default().push(sent);
         }
         let mut outdated = HashSet::new();
-        for topic in &mut answer.topics {
+        for topic in &mut response.topics {
             let key = produce::encoded_key(&topic.key, version)?;
             for result in &mut topic.partitions {
                 if !matches!(

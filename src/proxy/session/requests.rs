@@ -15,12 +15,14 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 
 use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
-use super::{Asking, BACKLOG_BYTES, Close, HEAD, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
+use super::{
+    BACKLOG_BYTES, Close, Gathering, HEAD, LONGEST_GATHERING, STALL, STALL_BYTES, Session,
+};
 use crate::policy::{Arrival, Policy};
 use crate::proxy::budget::{Account, Admission, Lease};
-use crate::proxy::ledger::{Answer, Expected};
-use crate::proxy::oversized::Oversized;
-use crate::proxy::verdict::Asked;
+use crate::proxy::in_flight::{Expected, Response};
+use crate::proxy::oversized::OversizedFrame;
+use crate::proxy::verdict::Gathered;
 use crate::telemetry::ClientConnection;
 use crate::wire::api::{self, FrameHead};
 
@@ -73,7 +75,7 @@ enum Intake {
     /// A frame streams through: bytes to come.
     Pass(usize),
     /// A Produce above the limit is read and not kept; where it is only observed, it passes.
-    Drain(Box<Oversized>),
+    Drain(Box<OversizedFrame>),
 }
 
 /// What the way in waits for.
@@ -85,7 +87,7 @@ enum Waiting {
         admission: Admission,
     },
     /// What the verdict on a frame that is here needs to know.
-    Knowledge(Asking),
+    Knowledge(Gathering),
 }
 
 /// A request in hand: whole, and not judged yet.
@@ -99,7 +101,7 @@ pub(super) struct Pending {
     /// until something has to be asked.
     pub policy: Option<Arc<Policy>>,
     /// What has been asked for it.
-    pub asked: Asked,
+    pub asked: Gathered,
 }
 
 impl Requests {
@@ -151,7 +153,7 @@ impl Requests {
 }
 
 impl Session {
-    /// Moves what can be moved, one read at most: the answers have their turn too. `Ok(true)` when anything was.
+    /// Moves what can be moved, one read at most: the responses have their turn too. `Ok(true)` when anything was.
     pub(super) fn poll_requests(&mut self, cx: &mut Context<'_>) -> Result<bool, Close> {
         let mut moved = false;
         if !self.to_upstream.is_empty() {
@@ -174,16 +176,16 @@ impl Session {
     }
 
     /// No request is read while the client owes too much reading, or after its last one. While memory is short, whoever
-    /// has much in flight waits for answers first.
+    /// has much in flight waits for responses first.
     fn may_read(&self) -> bool {
         let is_last_read = self.is_draining && self.requests.is_at_boundary();
-        let is_patient =
-            self.ledger.remembered_bytes() > Account::FREE_BYTES && self.shared.budget.is_short();
+        let is_patient = self.in_flight.remembered_bytes() > Account::FREE_BYTES
+            && self.shared.budget.is_short();
         self.requests.ended.is_none()
             && !is_last_read
             && !is_patient
-            && !self.ledger.is_full()
-            && self.to_client.len() + self.ledger.made_bytes() <= BACKLOG_BYTES
+            && !self.in_flight.is_full()
+            && self.to_client.len() + self.in_flight.made_bytes() <= BACKLOG_BYTES
     }
 
     fn poll_write_upstream(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Close> {
@@ -333,7 +335,7 @@ impl Session {
         self.leave();
         self.requests.ended.get_or_insert(close);
         if matches!(self.requests.intake, Intake::Pass(_)) {
-            self.ledger.abandon_last();
+            self.in_flight.abandon_last();
         }
         self.requests.intake = Intake::default();
         self.requests.rest = BytesMut::new();
@@ -341,14 +343,14 @@ impl Session {
         self.requests.head_begun = None;
     }
 
-    pub(super) fn expect(&mut self, head: &FrameHead, answer: Answer) {
-        self.ledger.expect(Expected {
+    pub(super) fn expect(&mut self, head: &FrameHead, response: Response) {
+        self.in_flight.expect(Expected {
             correlation_id: head.correlation_id,
             api_key: head.api_key,
             api_version: head.api_version,
             request_bytes: head.request_bytes,
             since: self.last_traffic,
-            answer,
+            response,
         });
     }
 }

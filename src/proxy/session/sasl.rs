@@ -1,6 +1,6 @@
 //! Who the client is, learned from a SASL exchange that passes by unchanged.
 //!
-//! Invariant: a name is believed only when the broker's own answer to that very exchange says so. Each answer is
+//! Invariant: a name is believed only when the broker's own response to that very exchange says so. Each response is
 //! matched with the name that was claimed when its request was read, so that pipelining proves nobody else.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Session;
-use crate::proxy::ledger::{Answer, Claim};
+use crate::proxy::in_flight::{Claim, Response};
 use crate::wire::api::{self, FrameHead};
 use crate::wire::sasl::{self, Mechanism};
 
@@ -33,16 +33,16 @@ impl Session {
             }),
             _ => self.claim(&head, &frame),
         };
-        let answer = match noted {
-            Ok(Some(claim)) => Answer::Authenticate(claim),
-            Ok(None) => Answer::Forwarded,
+        let response = match noted {
+            Ok(Some(claim)) => Response::Authenticate(claim),
+            Ok(None) => Response::Forwarded,
             // The broker answers an unreadable request itself, or closes.
             Err(malformed) => {
                 tracing::debug!(client = %self.who.address, %malformed, "SASL request not understood");
-                Answer::Forwarded
+                Response::Forwarded
             }
         };
-        self.expect(&head, answer);
+        self.expect(&head, response);
         self.to_upstream.push(frame);
     }
 
@@ -64,7 +64,7 @@ impl Session {
         Ok(name.map(|name| Claim { mechanism, name }))
     }
 
-    /// The broker's answer to a claim.
+    /// The broker's response to a claim.
     pub(super) fn on_authenticated(&mut self, frame: &[u8], version: i16, claim: Claim) {
         match sasl::is_authenticated(frame, version, claim.mechanism) {
             Ok(true) => self.who.learn_principal(claim.name),

@@ -2,17 +2,18 @@
 //! without a response, and the client send it again until its time is up.
 
 use super::{Judge, Outcome};
-use crate::policy::{Gate, Limit, Size, Source, Violation};
+use crate::policy::{Limit, Size, Violation};
+use crate::vocabulary::{Gate, Source};
 
 impl Judge {
-    /// Refuses what other gates leave of the request last weighed, if that is still too large for the broker.
+    /// Refuses what other gates leave of the request last evaluated, if that is still too large for the broker.
     pub fn over_frame(&mut self, request_bytes: u32, limit_bytes: u64) {
         let refused = self
-            .weighed
+            .evaluated
             .iter()
-            .filter(|weighed| weighed.outcome.is_refused());
+            .filter(|evaluated| evaluated.outcome.is_refused());
         let refused_bytes: u64 = refused
-            .filter_map(|weighed| self.layout.partitions.get(weighed.partition_entry))
+            .filter_map(|evaluated| self.layout.partitions.get(evaluated.partition_entry))
             .map(|partition| partition.records.as_ref().map_or(0, ExactSizeIterator::len) as u64)
             .sum();
         let left = u64::from(request_bytes).saturating_sub(refused_bytes);
@@ -20,8 +21,8 @@ impl Judge {
             return;
         }
         let mut reason = None;
-        for weighed in &mut self.weighed {
-            weighed.outcome = match std::mem::replace(&mut weighed.outcome, Outcome::Pass) {
+        for evaluated in &mut self.evaluated {
+            evaluated.outcome = match std::mem::replace(&mut evaluated.outcome, Outcome::Pass) {
                 Outcome::Within(measured) => Outcome::Over(
                     measured,
                     Violation {
@@ -40,7 +41,7 @@ impl Judge {
                 ),
                 other => other,
             };
-            match &weighed.outcome {
+            match &evaluated.outcome {
                 Outcome::Over(_, violation) if violation.limit.gate != Gate::Frame => {}
                 outcome @ Outcome::Over(..) if outcome.is_refused() => reason = Some("answered"),
                 Outcome::Over(..) => reason = reason.or(Some("observed")),

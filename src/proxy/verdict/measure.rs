@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use super::Measured;
 use crate::config::Decode;
 use crate::inspect::{DeepLimits, Effort, Inspection, Scratch, inspect};
-use crate::policy::{Codec, Size};
+use crate::policy::Size;
 use crate::telemetry::Metrics;
+use crate::vocabulary::Codec;
 
 /// One two-hundredth of a worker's time.
 const SHARE: u32 = 200;

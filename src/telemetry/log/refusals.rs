@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use tracing::{info, warn};
 
 use super::repeats::{Repeats, Summary, WORD, short};
-use crate::policy::{Action, Gate};
 use crate::telemetry::RefusalRecord;
+use crate::vocabulary::{Action, Gate};
 
 /// Logs refusals: the first of a topic, gate and client at once, its repetitions as counts per minute.
 #[derive(Debug, Default)]
@@ -180,7 +180,7 @@ fn write(refusal: &RefusalRecord) {
         "{}{}",
         refusal.sentence(),
         if refusal.is_loop {
-            " The client keeps sending it; this answer is to end that."
+            " The client keeps sending it; this response is to end that."
         } else {
             ""
         }

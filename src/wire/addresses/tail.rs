@@ -1,6 +1,6 @@
-//! Addresses at the end of answers that stream past: Fetch and ShareFetch.
+//! Addresses at the end of responses that stream past: Fetch and ShareFetch.
 //!
-//! Where the answer's length has left already, the tail keeps its length.
+//! Where the response's length has left already, the tail keeps its length.
 
 use super::{AddressBook, Copier, NODE_ENDPOINTS_TAG, endpoints, rewrite_endpoint_tags};
 use crate::wire::{Malformed, Reader, Reason, Writer};

@@ -42,7 +42,7 @@ fn token(message: &[u8], version: i16) -> Vec<u8> {
     )
 }
 
-fn answer(error_code: i16, message: &[u8], version: i16) -> Vec<u8> {
+fn response(error_code: i16, message: &[u8], version: i16) -> Vec<u8> {
     let mut body = BytesMut::new();
     ResponseHeader::default()
         .encode(&mut body, SaslAuthenticateResponse::header_version(version))
@@ -116,7 +116,7 @@ fn only_the_brokers_last_word_proves_a_name() {
         (Scram, 0, "e=invalid-proof", false),
     ] {
         for version in 0..=HIGHEST_AUTHENTICATE {
-            let frame = answer(error_code, message.as_bytes(), version);
+            let frame = response(error_code, message.as_bytes(), version);
             assert_eq!(
                 is_authenticated(&frame, version, mechanism),
                 Ok(proves),

@@ -8,7 +8,7 @@ use crate::support::programs::Running;
 use crate::support::{
     Connection, Kafka, Part, Program, Record, Sizegate, Topic, admin, batch, batch_of_bytes,
 };
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 /// Of the Java producer.
 const VERSION: &str = "4.4.0";
@@ -133,8 +133,8 @@ impl Trouble {
         let mut connection = self.connect("librdkafka", "2.16.1");
         let mut send = |topic: &Topic, records: Batch, expected: i16| {
             let records = records.base_timestamp(NO_TIME).build();
-            let answers = connection.produce(PRODUCE, 1, &[Part::new(topic, records)]);
-            assert_eq!(answers[0].code, expected, "{:?}", answers[0].text);
+            let responses = connection.produce(PRODUCE, 1, &[Part::new(topic, records)]);
+            assert_eq!(responses[0].code, expected, "{:?}", responses[0].text);
         };
         let halves = [0, 1].map(|seed| Record::of_random(900_000, seed));
         send(&self.orders, batch(halves), 0);
@@ -178,7 +178,7 @@ impl Trouble {
         let mut connection = self.connect("kgo", "1.22.0");
         let records = (0..5).map(|seed| Record::of_random(1_000_000, seed));
         let part = Part::new(&self.orders, batch(records).build());
-        let answers = connection.produce(PRODUCE, 1, &[part]);
-        assert_eq!(answers[0].code, 10, "{:?}", answers[0].text);
+        let responses = connection.produce(PRODUCE, 1, &[part]);
+        assert_eq!(responses[0].code, 10, "{:?}", responses[0].text);
     }
 }

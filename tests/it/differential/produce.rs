@@ -11,7 +11,7 @@ use super::ways::{Intended, Ways, ways};
 use crate::support::batch::{Batch, random};
 use crate::support::client::text;
 use crate::support::{Connection, Record, Topic, batch, batch_of_bytes, eventually, unique};
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 const VERSIONS: std::ops::RangeInclusive<i16> = 0..=13;
 /// The limit of a topic where the case does not choose its own.
@@ -49,10 +49,10 @@ pub fn sizes_around_the_limit_at_every_version_acks_and_codec(version: &str) {
                         limits[place],
                         batch.len()
                     );
-                    let answers = ways.compare(&topics, &case, Intended::TextOnly, |topics| {
+                    let responses = ways.compare(&topics, &case, Intended::TextOnly, |topics| {
                         RawProduce::one(api_version, acks, &topics[place], 0, batch.clone()).frame()
                     });
-                    let code = answers.first().map(|answer| answer.code);
+                    let code = responses.first().map(|response| response.code);
                     let too_large = place == 2;
                     let expected = match (api_version, acks) {
                         (0..=2, _) | (_, 0) => None,
@@ -242,28 +242,28 @@ pub fn topics_and_partitions_that_do_not_exist(version: &str) {
                     let case = format!(
                         "v{api_version} acks={acks} {bytes} bytes for unknown topic {place}"
                     );
-                    let answers = ways.compare(&topics, &case, Intended::TextOnly, |topics| {
+                    let responses = ways.compare(&topics, &case, Intended::TextOnly, |topics| {
                         RawProduce::one(api_version, acks, &topics[place], 0, records.clone())
                             .frame()
                     });
                     assert!(
-                        answers
+                        responses
                             .iter()
-                            .all(|answer| matches!(answer.code, 3 | 17 | 100)),
-                        "{case}: {answers:?}"
+                            .all(|response| matches!(response.code, 3 | 17 | 100)),
+                        "{case}: {responses:?}"
                     );
                 }
                 for partition in [2, 1000, -1, i32::MAX, i32::MIN] {
                     let case = format!(
                         "v{api_version} acks={acks} {bytes} bytes for partition {partition}"
                     );
-                    let answers = ways.compare(&topics, &case, Intended::TextOnly, |topics| {
+                    let responses = ways.compare(&topics, &case, Intended::TextOnly, |topics| {
                         RawProduce::one(api_version, acks, &topics[0], partition, records.clone())
                             .frame()
                     });
                     assert!(
-                        answers.iter().all(|answer| answer.code == 3),
-                        "{case}: {answers:?}"
+                        responses.iter().all(|response| response.code == 3),
+                        "{case}: {responses:?}"
                     );
                 }
             }
@@ -278,14 +278,14 @@ pub fn topics_and_partitions_that_do_not_exist(version: &str) {
                     unknown.len(),
                     known.len()
                 );
-                let answers = ways.compare(&topics, &case, Intended::TextOnly, |topics| {
+                let responses = ways.compare(&topics, &case, Intended::TextOnly, |topics| {
                     let sent: [(&Topic, &[(i32, Bytes)]); 2] = [
                         (&topics[1], &[(0, unknown.clone())]),
                         (&topics[0], &[(7, unknown.clone()), (1, known.clone())]),
                     ];
                     RawProduce::new(api_version, -1, &sent).frame()
                 });
-                assert_eq!(answers.len(), 3, "{case}");
+                assert_eq!(responses.len(), 3, "{case}");
             }
         }
     }
@@ -319,7 +319,7 @@ pub fn a_partition_named_twice_counts_once_with_its_last_batch(version: &str) {
                     ];
                     RawProduce::new(api_version, acks, &sent).frame()
                 };
-                let answers = ways.compare(
+                let responses = ways.compare(
                     &topics,
                     &format!("{sizes} in one entry"),
                     Intended::TextOnly,
@@ -331,12 +331,12 @@ pub fn a_partition_named_twice_counts_once_with_its_last_batch(version: &str) {
                     Intended::TextOnly,
                     two_entries,
                 );
-                let codes = |answers: &[crate::support::Answer]| {
-                    answers.iter().map(|a| a.code).collect::<Vec<_>>()
+                let codes = |responses: &[crate::support::Response]| {
+                    responses.iter().map(|a| a.code).collect::<Vec<_>>()
                 };
                 if acks != 0 && api_version >= 3 {
                     let code = if last.len() > LIMIT { 10 } else { 0 };
-                    assert_eq!(codes(&answers), [code, 0], "{sizes}");
+                    assert_eq!(codes(&responses), [code, 0], "{sizes}");
                     assert_eq!(codes(&again), [code, 0], "{sizes}");
                 }
             }
@@ -402,7 +402,7 @@ pub fn refused_and_sound_partitions_in_one_request(version: &str) {
                     }
                 };
                 let case = format!("v{api_version} acks={acks} mask {mask:03b}");
-                let answers = ways.compare(&topics, &case, Intended::TextOnly, |topics| {
+                let responses = ways.compare(&topics, &case, Intended::TextOnly, |topics| {
                     let sent: [(&Topic, &[(i32, Bytes)]); 3] = [
                         (&topics[0], &[(2, of(0)), (0, of(1)), (1, of(2))]),
                         (&topics[1], &[(1, large()), (0, small())]),
@@ -411,7 +411,10 @@ pub fn refused_and_sound_partitions_in_one_request(version: &str) {
                     RawProduce::new(api_version, acks, &sent).frame()
                 });
                 if acks != 0 && api_version >= 3 {
-                    let refused = answers.iter().filter(|answer| answer.code == 10).count();
+                    let refused = responses
+                        .iter()
+                        .filter(|response| response.code == 10)
+                        .count();
                     assert_eq!(refused as u32, mask.count_ones() + 1, "{case}");
                 }
             }
@@ -456,7 +459,7 @@ pub fn transactional_batches_out_of_order(version: &str) {
         let side =
             |topics: &[Topic], all: &[Vec<Topic>; 2]| usize::from(topics[0].id != all[0][0].id);
         let case = format!("v{api_version} in a transaction that was not begun");
-        let answers = ways.compare(&topics, &case, Intended::TextOnly, |of| {
+        let responses = ways.compare(&topics, &case, Intended::TextOnly, |of| {
             let side = side(of, &topics);
             let (id, epoch) = producers[side];
             let records = batch_of_bytes(500)
@@ -467,7 +470,7 @@ pub fn transactional_batches_out_of_order(version: &str) {
             request.transactional_id = Some(transactional_ids[side].clone());
             request.frame()
         });
-        assert_eq!(answers.len(), 1, "{case}");
+        assert_eq!(responses.len(), 1, "{case}");
         let case = format!("v{api_version} a transactional id, but a batch without the bit");
         ways.compare(&topics, &case, Intended::TextOnly, |of| {
             let mut request = RawProduce::one(api_version, -1, &of[0], 1, small());
@@ -492,8 +495,8 @@ fn init_transactions(ways: &Ways, transactional_id: &str) -> (i64, i16) {
             let request = InitProducerIdRequest::default()
                 .with_transactional_id(Some(TransactionalId(text(transactional_id))))
                 .with_transaction_timeout_ms(60_000);
-            let answer = Connection::open(address.as_str()).ask(&request, 4);
-            (answer.error_code == 0).then_some((answer.producer_id.0, answer.producer_epoch))
+            let response = Connection::open(address.as_str()).ask(&request, 4);
+            (response.error_code == 0).then_some((response.producer_id.0, response.producer_epoch))
         },
     )
 }

@@ -1,4 +1,4 @@
-//! Every request but Produce: the answers are the broker's, byte for byte, but for addresses.
+//! Every request but Produce: the responses are the broker's, byte for byte, but for addresses.
 
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ pub fn every_other_request_in_every_version_with_a_minimal_body(version: &str) {
             continue;
         };
         for api_version in oldest..=newest {
-            // In a version that `kafka-protocol` does not know, the nearest one's body: the answer may be an error.
+            // In a version that `kafka-protocol` does not know, the nearest one's body: the response may be an error.
             let mut frame = (minimal.frame)(api_version.clamp(minimal.oldest, minimal.newest));
             frame[6..8].copy_from_slice(&api_version.to_be_bytes());
             compare(
@@ -171,9 +171,9 @@ pub fn requests_about_a_topic_with_records(version: &str) {
     let topic = ways.kafka.topic("read", 2, &[]);
     let mut connection = Connection::open(ways.sizegate.bootstrap().as_str());
     for bytes in [500, 100_000, 900_000, 900_000] {
-        let answers =
+        let responses =
             connection.produce(8, -1, &[Part::new(&topic, batch_of_bytes(bytes).build())]);
-        assert_eq!(answers[0].code, 0, "{answers:?}");
+        assert_eq!(responses[0].code, 0, "{responses:?}");
     }
     let name = || TopicName(text(&topic.name));
 
@@ -299,15 +299,15 @@ fn every_version<R: Request>(ways: &Ways, what: &str, request: impl Fn(i16) -> R
 
 /// Keys with the oldest and newest version the broker itself advertises.
 fn advertised(ways: &Ways) -> Vec<(i16, i16, i16)> {
-    let answer = Connection::open(ways.kafka.bootstrap().as_str()).api_versions("raw", "1");
-    answer
+    let response = Connection::open(ways.kafka.bootstrap().as_str()).api_versions("raw", "1");
+    response
         .api_keys
         .iter()
         .map(|key| (key.api_key, key.min_version, key.max_version))
         .collect()
 }
 
-/// Demands the broker's answer byte for byte, but for addresses. Between two equal answers by the broker, so that
+/// Demands the broker's response byte for byte, but for addresses. Between two equal answers by the broker, so that
 /// nothing else has changed meanwhile.
 fn compare(ways: &Ways, case: &str, api_key: i16, frame: &[u8]) -> bool {
     let patience = if is_never_answered(frame) {
@@ -361,7 +361,7 @@ fn compare(ways: &Ways, case: &str, api_key: i16, frame: &[u8]) -> bool {
         }
         before = after;
     }
-    panic!("{case}: the broker's own answers are never twice the same");
+    panic!("{case}: the broker's own responses are never twice the same");
 }
 
 /// AddPartitionsToTxn without transactions, from version 4 on: the broker forgets to answer.
@@ -370,10 +370,10 @@ fn is_never_answered(frame: &[u8]) -> bool {
     frame[4..6] == AddPartitionsToTxnRequest::KEY.to_be_bytes() && frame[7] >= 4 && empty
 }
 
-/// Its answer tells the bytes on the disk, which other tests write to meanwhile.
+/// Its response tells the bytes on the disk, which other tests write to meanwhile.
 const DESCRIBE_LOG_DIRS: i16 = 35;
 
-/// Answers that hold new ids, the time or what others do: only their length is compared.
+/// Responses that hold new ids, the time or what others do: only their length is compared.
 fn is_never_the_same(api_key: i16) -> bool {
     matches!(
         api_key,
@@ -384,7 +384,7 @@ fn is_never_the_same(api_key: i16) -> bool {
     )
 }
 
-/// A broker's answer with its address as the proxy gives it.
+/// A broker's response with its address as the proxy gives it.
 fn translated(ways: &Ways, frame: &[u8]) -> Vec<u8> {
     let port = |address: &str| {
         address
@@ -406,7 +406,7 @@ fn translated(ways: &Ways, frame: &[u8]) -> Vec<u8> {
     out
 }
 
-/// No broker's host and port in an answer: not as an INT32 or INT16 port, not as text.
+/// No broker's host and port in a response: not as an INT32 or INT16 port, not as text.
 ///
 /// DescribeConfigs of a broker is another matter: `advertised.listeners` is a setting there, and no client
 /// connects to it.

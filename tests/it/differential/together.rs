@@ -92,11 +92,11 @@ pub fn null_records_for_a_partition_that_does_not_exist(version: &str) {
     let topics = ways.mirrored(&[(1, &[])]);
     for api_version in 0..=13 {
         let case = format!("v{api_version} null records");
-        let answers = ways.compare(&topics, &case, Intended::TextOnly, |topics| {
+        let responses = ways.compare(&topics, &case, Intended::TextOnly, |topics| {
             let mut request = RawProduce::one(api_version, -1, &topics[0], 5, Bytes::new());
             request.topics[0].partitions[0].records = None;
             request.frame()
         });
-        assert_eq!(answers.len(), usize::from(api_version >= 3), "{case}");
+        assert_eq!(responses.len(), usize::from(api_version >= 3), "{case}");
     }
 }

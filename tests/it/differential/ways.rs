@@ -10,8 +10,8 @@ use kafka_protocol::messages::{ProduceResponse, ResponseHeader};
 use kafka_protocol::protocol::{Decodable, HeaderVersion};
 
 use super::raw::{RawProduce, any_frame};
-use crate::support::client::answers;
-use crate::support::{Answer, Connection, ErrorKind, Kafka, Sizegate, Topic};
+use crate::support::client::responses;
+use crate::support::{Connection, ErrorKind, Kafka, Response, Sizegate, Topic};
 
 /// How long a silence must last to be one, where one is expected.
 pub const SILENCE: Duration = Duration::from_millis(700);
@@ -100,8 +100,8 @@ impl Ways {
                 std::slice::from_ref(&nothing),
                 PATIENCE,
             );
-            let answers = produce_answers(&heard, 9, std::slice::from_ref(topic), "leader");
-            (answers.first()?.code == 87).then_some(())
+            let responses = produce_responses(&heard, 9, std::slice::from_ref(topic), "leader");
+            (responses.first()?.code == 87).then_some(())
         });
     }
 
@@ -122,14 +122,14 @@ impl Ways {
         }
     }
 
-    /// Sends a case both ways and demands the same Produce answers and the same end.
+    /// Sends a case both ways and demands the same Produce responses and the same end.
     pub fn compare(
         &self,
         topics: &[Vec<Topic>; 2],
         case: &str,
         intended: Intended,
         frame: impl Fn(&[Topic]) -> Vec<u8>,
-    ) -> Vec<Answer> {
+    ) -> Vec<Response> {
         let patience = if intended == Intended::AnsweredInsteadOfSilence {
             SILENCE
         } else {
@@ -139,11 +139,11 @@ impl Ways {
         let proxied = talk(&self.sizegate.bootstrap(), &[frame(&topics[1])], PATIENCE);
         let version = i16::from_be_bytes(frame(&topics[0])[6..8].try_into().unwrap());
         let direct = (
-            produce_answers(&direct, version, &topics[0], case),
+            produce_responses(&direct, version, &topics[0], case),
             direct.end,
         );
         let proxied = (
-            produce_answers(&proxied, version, &topics[1], case),
+            produce_responses(&proxied, version, &topics[1], case),
             proxied.end,
         );
         match intended {
@@ -158,7 +158,7 @@ impl Ways {
                     (0, End::Silent),
                     "{case}: the broker"
                 );
-                let codes: Vec<i16> = proxied.0.iter().map(|answer| answer.code).collect();
+                let codes: Vec<i16> = proxied.0.iter().map(|response| response.code).collect();
                 assert_eq!(
                     (codes, proxied.1),
                     (vec![87], End::Alive),
@@ -203,7 +203,7 @@ pub fn talk(address: &str, frames: &[Vec<u8>], patience: Duration) -> Heard {
 }
 
 /// All partitions' answers; topics are named by their place among `topics`.
-fn produce_answers(heard: &Heard, version: i16, topics: &[Topic], case: &str) -> Vec<Answer> {
+fn produce_responses(heard: &Heard, version: i16, topics: &[Topic], case: &str) -> Vec<Response> {
     let mut found = Vec::new();
     for frame in &heard.frames {
         let mut body = Bytes::from(frame.clone());
@@ -212,16 +212,17 @@ fn produce_answers(heard: &Heard, version: i16, topics: &[Topic], case: &str) ->
             .unwrap_or_else(|error| panic!("{case}: {error}"));
         assert!(
             body.is_empty(),
-            "{case}: {} bytes behind the answer",
+            "{case}: {} bytes behind the response",
             body.len()
         );
         assert_eq!(response.throttle_time_ms, 0, "{case}");
-        found.extend(answers(&response, version));
+        found.extend(responses(&response, version));
     }
-    for answer in &mut found {
-        let is = |topic: &Topic| answer.topic == topic.name || answer.topic == topic.id.to_string();
+    for response in &mut found {
+        let is =
+            |topic: &Topic| response.topic == topic.name || response.topic == topic.id.to_string();
         if let Some(at) = topics.iter().position(is) {
-            answer.topic = format!("topic {at}");
+            response.topic = format!("topic {at}");
         }
     }
     found.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
@@ -229,20 +230,20 @@ fn produce_answers(heard: &Heard, version: i16, topics: &[Topic], case: &str) ->
 }
 
 /// Answers as the broker would have given them: every refusal for size bears our text, which is taken away.
-fn without_our_text(answers: &[Answer], version: i16, case: &str) -> Vec<Answer> {
-    let mut answers = answers.to_vec();
-    for answer in &mut answers {
+fn without_our_text(responses: &[Response], version: i16, case: &str) -> Vec<Response> {
+    let mut responses = responses.to_vec();
+    for response in &mut responses {
         let is_ours = |text: &String| text.starts_with("sizegate: ");
-        if answer.code == 3 && answer.text.as_ref().is_some_and(is_ours) {
-            answer.text = None;
+        if response.code == 3 && response.text.as_ref().is_some_and(is_ours) {
+            response.text = None;
         }
-        if answer.code == 10 && version >= 8 {
-            let text = answer.text.take().unwrap_or_default();
+        if response.code == 10 && version >= 8 {
+            let text = response.text.take().unwrap_or_default();
             assert!(
                 text.starts_with("sizegate refused ") || text.starts_with("sizegate let "),
-                "{case}: {answer:?}: {text}"
+                "{case}: {response:?}: {text}"
             );
         }
     }
-    answers
+    responses
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 use super::make::{XERIAL_HEADER, varint, xerial_chunk};
 

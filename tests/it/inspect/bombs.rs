@@ -1,7 +1,8 @@
 //! A gibibyte of zeros in every codec, stopped at the limit.
 
-use sizegate::inspect::{DeepLimits, Effort, Finding, Undecodable};
-use sizegate::policy::{Codec, Gate, Size};
+use sizegate::inspect::{DeepLimits, Effort, Judgement, Undecodable};
+use sizegate::policy::Size;
+use sizegate::vocabulary::{Codec, Gate};
 
 use super::bomb::{small_bombs, snappy_bombs};
 use super::make::{XERIAL_HEADER, batch_of, judge, look};
@@ -27,7 +28,7 @@ fn a_gibibyte_of_zeros_in_any_codec_is_refused_without_unpacking_it() {
             ),
         ] {
             let found = judge(&batch, &limits);
-            let Finding::Over(over) = found.finding else {
+            let Judgement::Over(over) = found.finding else {
                 panic!("{codec} {gate}: {found:?}")
             };
             assert_eq!(over.gate, gate, "{codec}");
@@ -41,7 +42,7 @@ fn a_gibibyte_of_zeros_in_any_codec_is_refused_without_unpacking_it() {
         );
         assert_eq!(
             (bounded.finding, bounded.decoded_bytes),
-            (Finding::Within, (1 << 20) + 1),
+            (Judgement::Within, (1 << 20) + 1),
             "{codec}"
         );
     }
@@ -60,7 +61,10 @@ fn xerial_chunks_that_claim_fifty_megabytes_and_hold_nothing_are_undecodable() {
     };
     let found = judge(&batch_of(Codec::Snappy, &payload, 1), &limits);
     assert!(
-        matches!(found.finding, Finding::Undecodable(Undecodable::Payload(_))),
+        matches!(
+            found.finding,
+            Judgement::Undecodable(Undecodable::Payload(_))
+        ),
         "{found:?}"
     );
     assert_eq!(found.decoded_bytes, 0);

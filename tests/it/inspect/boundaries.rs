@@ -1,7 +1,8 @@
 //! limit − 1, limit, limit + 1: for every gate and every codec.
 
-use sizegate::inspect::{DeepLimits, Finding, Over};
-use sizegate::policy::{Codec, Gate, RecordAt, Size};
+use sizegate::inspect::{DeepLimits, Judgement, Over};
+use sizegate::policy::{RecordAt, Size};
+use sizegate::vocabulary::{Codec, Gate};
 
 use super::make::{COMPRESSED, Record, batch, judge, measure, noise, records, text, value};
 
@@ -80,11 +81,11 @@ fn a_record_passes_each_gate_at_its_size_and_not_one_byte_below() {
             for within in [size, size + 1] {
                 assert_eq!(
                     judge(&batch, &limit(gate, within)).finding,
-                    Finding::Within,
+                    Judgement::Within,
                     "{codec} {gate}"
                 );
             }
-            let Finding::Over(over) = judge(&batch, &limit(gate, size - 1)).finding else {
+            let Judgement::Over(over) = judge(&batch, &limit(gate, size - 1)).finding else {
                 panic!("{codec} {gate}")
             };
             assert_eq!(
@@ -111,10 +112,10 @@ fn a_batch_passes_the_uncompressed_gate_at_its_size_and_not_one_byte_below() {
         let batch = batch(codec, &content());
         for within in [uncompressed, uncompressed + 1] {
             let limits = limit(Gate::Uncompressed, within);
-            assert_eq!(judge(&batch, &limits).finding, Finding::Within, "{codec}");
+            assert_eq!(judge(&batch, &limits).finding, Judgement::Within, "{codec}");
         }
         let found = judge(&batch, &limit(Gate::Uncompressed, uncompressed - 1));
-        let Finding::Over(over) = found.finding else {
+        let Judgement::Over(over) = found.finding else {
             panic!("{codec}")
         };
         assert_eq!(
@@ -130,7 +131,7 @@ fn a_decode_that_stops_at_the_limit_says_at_least_and_never_an_exact_size() {
     for codec in COMPRESSED {
         let batch = batch(codec, &[value(text(1, 3_000_000))]);
         let found = judge(&batch, &limit(Gate::Uncompressed, 1_000_000));
-        let Finding::Over(Over {
+        let Judgement::Over(Over {
             size: Size::AtLeast(bytes),
             ..
         }) = found.finding
@@ -153,7 +154,7 @@ fn a_record_far_over_its_limit_is_said_to_be_at_least_as_large_as_was_seen() {
         let whole = 20_000_000;
         let batch = batch(codec, &[value("small"), value(vec![b'A'; whole])]);
         let found = judge(&batch, &limit(Gate::Record, 65_536));
-        let Finding::Over(over) = found.finding else {
+        let Judgement::Over(over) = found.finding else {
             panic!("{codec}: {found:?}")
         };
         let Size::AtLeast(bytes) = over.size else {
@@ -186,11 +187,11 @@ fn the_ratio_gate_looks_at_batches_above_one_mebibyte_only() {
         );
         assert_eq!(
             judge(&mebibyte, &ratio(2.0)).finding,
-            Finding::Within,
+            Judgement::Within,
             "{codec}"
         );
         let one_more = batch(codec, &[value(vec![b'A'; 1024 * 1024 - 61 - 10])]);
-        let Finding::Over(over) = judge(&one_more, &ratio(2.0)).finding else {
+        let Judgement::Over(over) = judge(&one_more, &ratio(2.0)).finding else {
             panic!("{codec}")
         };
         assert_eq!(
@@ -202,12 +203,12 @@ fn the_ratio_gate_looks_at_batches_above_one_mebibyte_only() {
         let exact = (1024.0 * 1024.0 + 1.0) / wire;
         assert_eq!(
             judge(&one_more, &ratio(exact + 0.001)).finding,
-            Finding::Within,
+            Judgement::Within,
             "{codec}"
         );
     }
     let plain = batch(Codec::None, &[value(noise(1, 2_000_000))]);
-    assert_eq!(judge(&plain, &ratio(1.0)).finding, Finding::Within);
+    assert_eq!(judge(&plain, &ratio(1.0)).finding, Judgement::Within);
 }
 
 #[test]
@@ -220,7 +221,7 @@ fn of_two_limits_on_the_whole_batch_the_smaller_names_the_gate() {
             ..DeepLimits::NONE
         };
         match judge(&batch, &limits).finding {
-            Finding::Over(over) => over.gate,
+            Judgement::Over(over) => over.gate,
             other => panic!("{other:?}"),
         }
     };
@@ -238,7 +239,7 @@ fn the_largest_record_is_known_when_only_the_batch_is_over() {
     let found = judge(&batch, &limit(Gate::Uncompressed, 32_768));
     assert!(matches!(
         found.finding,
-        Finding::Over(Over {
+        Judgement::Over(Over {
             gate: Gate::Uncompressed,
             record: None,
             ..

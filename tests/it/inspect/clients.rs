@@ -7,8 +7,9 @@ use std::path::Path;
 
 use sizegate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordStream};
 use sizegate::codec::{Decoders, End, Output, scanned_bound};
-use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, inspect};
-use sizegate::policy::{Codec, Size};
+use sizegate::inspect::{DeepLimits, Effort, Judgement, Scratch, inspect};
+use sizegate::policy::Size;
+use sizegate::vocabulary::Codec;
 
 use super::make::{judge, measure};
 
@@ -66,7 +67,7 @@ fn every_clients_batch_measures_exactly_as_recorded() {
             "{}",
             expected.file
         );
-        assert_eq!(found.finding, Finding::Within, "{}", expected.file);
+        assert_eq!(found.finding, Judgement::Within, "{}", expected.file);
         assert_eq!(
             found.uncompressed,
             Some(Size::Exact(expected.uncompressed_bytes)),
@@ -175,7 +176,7 @@ fn limits_of_exactly_the_measured_sizes_pass_every_client_and_one_less_refuses()
         };
         assert_eq!(
             judge(batch, &exact).finding,
-            Finding::Within,
+            Judgement::Within,
             "{}",
             expected.file
         );
@@ -195,7 +196,7 @@ fn limits_of_exactly_the_measured_sizes_pass_every_client_and_one_less_refuses()
             },
         ] {
             assert!(
-                matches!(judge(batch, &tight).finding, Finding::Over(_)),
+                matches!(judge(batch, &tight).finding, Judgement::Over(_)),
                 "{}: {tight:?}",
                 expected.file
             );
@@ -211,7 +212,7 @@ fn what_every_client_compresses_is_bounded_to_the_byte_without_a_decode() {
     };
     each_batch(|expected, batch, header| {
         let found = judge(batch, &roomy);
-        assert_eq!(found.finding, Finding::Within, "{}", expected.file);
+        assert_eq!(found.finding, Judgement::Within, "{}", expected.file);
         assert_eq!(found.decoded_bytes, 0, "{}", expected.file);
         let codec = header.codec().unwrap();
         let records_bytes = expected.uncompressed_bytes - 61;
@@ -241,13 +242,13 @@ fn a_wrong_checksum_is_never_refused_and_never_changes_what_passes() {
         };
         assert_eq!(
             judge(&wrong, &tight).finding,
-            Finding::BadCrc,
+            Judgement::BadCrc,
             "{}",
             expected.file
         );
         assert_eq!(
             measure(&wrong).finding,
-            Finding::Within,
+            Judgement::Within,
             "{}",
             expected.file
         );

@@ -4,8 +4,9 @@ use std::io::Write;
 
 use lz4_flex::frame::{BlockMode, BlockSize, FrameInfo};
 use sizegate::codec::{DecodeError, scanned_bound};
-use sizegate::inspect::{DeepLimits, Finding, Undecodable};
-use sizegate::policy::{Codec, Size};
+use sizegate::inspect::{DeepLimits, Judgement, Undecodable};
+use sizegate::policy::Size;
+use sizegate::vocabulary::Codec;
 
 use super::make::{
     XERIAL_HEADER, batch_of, gzip, judge, lz4_claiming, lz4_with, measure, noise, records,
@@ -33,7 +34,7 @@ fn reads(codec: Codec, payload: &[u8]) {
         Some(Size::Exact(61 + content.len() as u64))
     );
     assert_eq!(measure(&batch).records, Some(300));
-    assert_eq!(judge(&batch, &DEEP).finding, Finding::Within);
+    assert_eq!(judge(&batch, &DEEP).finding, Judgement::Within);
 }
 
 fn fails(codec: Codec, payload: &[u8], why: DecodeError) {
@@ -41,7 +42,7 @@ fn fails(codec: Codec, payload: &[u8], why: DecodeError) {
     let found = judge(&batch_of(codec, payload, count), &DEEP);
     assert_eq!(
         found.finding,
-        Finding::Undecodable(Undecodable::Payload(why))
+        Judgement::Undecodable(Undecodable::Payload(why))
     );
 }
 

@@ -2,9 +2,10 @@
 
 use sizegate::batch::BatchHeader;
 use sizegate::inspect::{
-    DeepLimits, Effort, Finding, Proof, Scratch, decode_time, expected_decode_bytes, inspect,
+    DeepLimits, Effort, Judgement, Proof, Scratch, decode_time, expected_decode_bytes, inspect,
 };
-use sizegate::policy::{Codec, Size};
+use sizegate::policy::Size;
+use sizegate::vocabulary::Codec;
 
 use super::make::{
     COMPRESSED, batch, batch_of, judge, look, measure, records, text, value, xerial, zstd_sized,
@@ -23,7 +24,7 @@ fn without_limits_nothing_is_read() {
         let found = judge(&batch_of(codec, b"rubbish", 1), &DeepLimits::NONE);
         assert_eq!(
             (found.finding, found.proof, found.decoded_bytes),
-            (Finding::Within, Proof::Header, 0)
+            (Judgement::Within, Proof::Header, 0)
         );
         assert_eq!(found.uncompressed, None);
     }
@@ -56,7 +57,7 @@ fn ordinary_batches_in_the_default_profile_are_decided_without_a_decode() {
             let found = judge(&batch(codec, &content), &UNCOMPRESSED_4_MIB);
             assert_eq!(
                 (found.finding, found.proof, found.decoded_bytes),
-                (Finding::Within, Proof::Bound, 0)
+                (Judgement::Within, Proof::UpperBound, 0)
             );
         }
     }
@@ -67,19 +68,19 @@ fn a_gzip_batch_is_decided_by_its_symbols_where_1032_times_its_size_is_too_much(
     let small = batch(Codec::Gzip, &[value(text(1, 12_000))]);
     assert!(small.len() < 4_000, "{}", small.len());
     let found = judge(&small, &UNCOMPRESSED_4_MIB);
-    assert_eq!((found.proof, found.scanned_bytes), (Proof::Bound, 0));
+    assert_eq!((found.proof, found.scanned_bytes), (Proof::UpperBound, 0));
     let content = [value(text(1, 60_000))];
     let large = batch(Codec::Gzip, &content);
     assert!(large.len() > 8_000, "{}", large.len());
     let found = judge(&large, &UNCOMPRESSED_4_MIB);
-    assert_eq!((found.proof, found.decoded_bytes), (Proof::Bound, 0));
+    assert_eq!((found.proof, found.decoded_bytes), (Proof::UpperBound, 0));
     let cost = 2 * (large.len() as u64 - 61);
     assert_eq!(found.scanned_bytes, cost);
     // What scanning costs counts, where little may be spent.
     let little = Effort::VERDICT.decode_at_most(cost - 1);
     assert_eq!(
         look(&large, &UNCOMPRESSED_4_MIB, little).finding,
-        Finding::Unfinished
+        Judgement::Unfinished
     );
     // As tight as can be: no rest to be estimated is left.
     let exact = 61 + records(&content).len() as u64;
@@ -95,11 +96,11 @@ fn a_gzip_batch_is_decided_by_its_symbols_where_1032_times_its_size_is_too_much(
     let found = limited_to(exact);
     assert_eq!(
         (found.finding, found.proof),
-        (Finding::Within, Proof::Bound)
+        (Judgement::Within, Proof::UpperBound)
     );
     assert_eq!(found.uncompressed, Some(Size::Exact(exact)));
     let found = limited_to(exact - 1);
-    assert!(matches!(found.finding, Finding::Over(_)), "{found:?}");
+    assert!(matches!(found.finding, Judgement::Over(_)), "{found:?}");
     assert_eq!(found.proof, Proof::Decode);
 }
 
@@ -110,7 +111,7 @@ fn lz4_blocks_of_4_mib_are_scanned_where_their_headers_say_too_little() {
     let payload = super::make::lz4_with(&records(&content), info);
     assert!(payload.len() > 16 * 1024);
     let found = judge(&batch_of(Codec::Lz4, &payload, 200), &UNCOMPRESSED_4_MIB);
-    assert_eq!((found.proof, found.decoded_bytes), (Proof::Bound, 0));
+    assert_eq!((found.proof, found.decoded_bytes), (Proof::UpperBound, 0));
     assert_eq!(
         found.uncompressed,
         Some(Size::Exact(61 + records(&content).len() as u64))
@@ -127,7 +128,7 @@ fn declared_sizes_are_exact_where_decoders_enforce_them() {
         (Codec::Zstd, zstd_sized(&bytes)),
     ] {
         let found = judge(&batch_of(codec, &payload, 1), &UNCOMPRESSED_4_MIB);
-        assert_eq!(found.proof, Proof::Bound);
+        assert_eq!(found.proof, Proof::UpperBound);
         assert_eq!(
             found.uncompressed,
             Some(Size::Exact(61 + bytes.len() as u64)),
@@ -160,7 +161,7 @@ fn measures_change_no_verdict_and_no_proof() {
         );
         assert_eq!(
             (rubbish.finding, rubbish.records),
-            (Finding::Within, None),
+            (Judgement::Within, None),
             "{codec}"
         );
     }
@@ -176,9 +177,9 @@ fn a_decode_that_may_not_take_long_ends_unfinished_and_can_be_repeated() {
         let content: Vec<_> = (0..50).map(|i| value(text(i, 100_000))).collect();
         let batch = batch(codec, &content);
         let short = look(&batch, &limits, Effort::VERDICT.decode_at_most(256 * 1024));
-        assert_eq!(short.finding, Finding::Unfinished, "{codec}");
+        assert_eq!(short.finding, Judgement::Unfinished, "{codec}");
         assert!(short.decoded_bytes <= 256 * 1024 + 1, "{codec}");
-        assert_eq!(judge(&batch, &limits).finding, Finding::Within, "{codec}");
+        assert_eq!(judge(&batch, &limits).finding, Judgement::Within, "{codec}");
         let measured = look(
             &batch,
             &DeepLimits::NONE,
@@ -186,7 +187,7 @@ fn a_decode_that_may_not_take_long_ends_unfinished_and_can_be_repeated() {
         );
         assert_eq!(
             (measured.finding, measured.records),
-            (Finding::Within, None),
+            (Judgement::Within, None),
             "{codec}"
         );
         let expected = if codec == Codec::Snappy {

@@ -2,8 +2,8 @@
 
 use sizegate::batch::RecordError;
 use sizegate::codec::DecodeError;
-use sizegate::inspect::{DeepLimits, Finding, Undecodable};
-use sizegate::policy::{Codec, Gate};
+use sizegate::inspect::{DeepLimits, Judgement, Undecodable};
+use sizegate::vocabulary::{Codec, Gate};
 
 use super::make::{
     COMPRESSED, XERIAL_HEADER, batch, batch_of, body, compress, encode, judge, measure, records,
@@ -19,7 +19,7 @@ const DEEP: DeepLimits = DeepLimits {
 
 fn reason(batch: &[u8]) -> Undecodable {
     match judge(batch, &DEEP).finding {
-        Finding::Undecodable(reason) => reason,
+        Judgement::Undecodable(reason) => reason,
         other => panic!("{other:?}"),
     }
 }
@@ -93,7 +93,7 @@ fn a_record_that_claims_more_than_there_is_is_not_refused_for_its_claim() {
 fn a_batch_shorter_than_its_length_is_undecodable() {
     let mut batch = batch(Codec::Zstd, &[value(text(1, 100))]);
     batch.pop();
-    assert!(matches!(judge(&batch, &DEEP).finding, Finding::BadCrc));
+    assert!(matches!(judge(&batch, &DEEP).finding, Judgement::BadCrc));
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn codec_ids_of_nobody_are_undecodable_where_a_limit_needs_the_decode() {
         batch[22] = id;
         seal(&mut batch);
         assert_eq!(reason(&batch), Undecodable::UnknownCodec);
-        assert_eq!(judge(&batch, &DeepLimits::NONE).finding, Finding::Within);
-        assert_eq!(measure(&batch).finding, Finding::Within);
+        assert_eq!(judge(&batch, &DeepLimits::NONE).finding, Judgement::Within);
+        assert_eq!(measure(&batch).finding, Judgement::Within);
     }
 }
 
@@ -170,7 +170,7 @@ fn gzip_cannot_hide_its_size_behind_the_trailer_it_ends_with() {
         uncompressed_bytes: Some(1 << 20),
         ..DeepLimits::NONE
     };
-    let Finding::Over(over) = judge(&batch_of(Codec::Gzip, &payload, 1), &limits).finding else {
+    let Judgement::Over(over) = judge(&batch_of(Codec::Gzip, &payload, 1), &limits).finding else {
         panic!()
     };
     assert_eq!(over.gate, Gate::Uncompressed);
@@ -182,7 +182,7 @@ fn empty_payloads_hold_no_records_in_any_codec() {
         let found = measure(&batch_of(codec, &[], 1));
         assert_eq!(
             (found.finding, found.records),
-            (Finding::Within, None),
+            (Judgement::Within, None),
             "{codec}"
         );
     }
@@ -195,7 +195,7 @@ fn bytes_behind_the_batchs_own_end_are_not_looked_at() {
         let before = measure(&batch);
         batch.extend([0xab; 16]);
         assert_eq!(measure(&batch), before, "{codec}");
-        assert_eq!(judge(&batch, &DEEP).finding, Finding::Within, "{codec}");
+        assert_eq!(judge(&batch, &DEEP).finding, Judgement::Within, "{codec}");
     }
 }
 
@@ -209,7 +209,7 @@ fn the_largest_of_a_hundred_thousand_tiny_records_is_found() {
             value_bytes: Some(499),
             ..DeepLimits::NONE
         };
-        let Finding::Over(over) = judge(&batch, &limits).finding else {
+        let Judgement::Over(over) = judge(&batch, &limits).finding else {
             panic!("{codec}")
         };
         assert_eq!(
@@ -249,7 +249,7 @@ fn a_zstd_frame_that_holds_more_than_it_declares_passes_no_limit() {
             };
             let finding = judge(&batch, &limits).finding;
             assert!(
-                matches!(finding, Finding::Over(_) | Finding::Undecodable(_)),
+                matches!(finding, Judgement::Over(_) | Judgement::Undecodable(_)),
                 "{declared}: {finding:?}"
             );
         }

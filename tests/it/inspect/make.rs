@@ -4,7 +4,7 @@ use std::io::Write;
 
 use sizegate::batch::BatchHeader;
 use sizegate::inspect::{DeepLimits, Effort, Inspection, Scratch, inspect};
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 /// The codecs that compress.
 pub const COMPRESSED: [Codec; 4] = [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];

@@ -1,7 +1,7 @@
 //! Near a limit: half of it, half of it and a byte, the limit, and a byte more, for every gate and every codec.
 
-use sizegate::inspect::{DeepLimits, Effort, Finding};
-use sizegate::policy::{Codec, Gate};
+use sizegate::inspect::{DeepLimits, Effort, Judgement};
+use sizegate::vocabulary::{Codec, Gate};
 
 use super::boundaries::{content, limit, sizes};
 use super::make::{batch, look, records, text, value};
@@ -9,7 +9,7 @@ use super::make::{batch, look, records, text, value};
 /// Exact in binary, so that no rounding decides: a size is near its limit when its double exceeds it.
 const HALF: f64 = 0.5;
 
-fn near(batch: &[u8], limits: &DeepLimits) -> (Vec<Gate>, Finding) {
+fn near(batch: &[u8], limits: &DeepLimits) -> (Vec<Gate>, Judgement) {
     let found = look(batch, limits, Effort::VERDICT.noticing_near(HALF));
     (found.near.gates().collect(), found.finding)
 }
@@ -26,7 +26,7 @@ fn assert_near_at(batch: &[u8], gate: Gate, size: u64, limits: impl Fn(u64) -> D
     ] {
         let expected = if is_near { vec![gate] } else { vec![] };
         let found = near(batch, &limits(limit_bytes));
-        assert_eq!(found, (expected, Finding::Within), "{gate} {limit_bytes}");
+        assert_eq!(found, (expected, Judgement::Within), "{gate} {limit_bytes}");
         let found = look(batch, &limits(limit_bytes), Effort::VERDICT);
         assert_eq!(found.near.gates().count(), 0, "nobody asked");
     }
@@ -92,7 +92,7 @@ fn a_batch_is_near_the_ratio_gate_above_its_share_of_what_the_ratio_allows() {
             let expected = if is_near { vec![Gate::Ratio] } else { vec![] };
             assert_eq!(
                 near(&batch, &limits),
-                (expected, Finding::Within),
+                (expected, Judgement::Within),
                 "{codec}"
             );
         }
@@ -128,7 +128,7 @@ fn every_gate_that_is_near_is_told_of_at_once() {
             Gate::Headers,
         ];
         let found = near(&batch(codec, &content()), &limits);
-        assert_eq!(found, (expected.to_vec(), Finding::Within), "{codec}");
+        assert_eq!(found, (expected.to_vec(), Judgement::Within), "{codec}");
     }
 }
 
@@ -140,10 +140,10 @@ fn what_cannot_be_decoded_stays_within_a_limit_that_its_headers_prove() {
         let limits = limit(Gate::Record, 220_000);
         let effort = Effort::VERDICT.noticing_near(HALF).decode_at_most(1_000);
         let found = look(&batch, &limits, effort);
-        let is_proven =
-            look(&batch, &limits, Effort::VERDICT.decode_at_most(1_000)).finding == Finding::Within;
+        let is_proven = look(&batch, &limits, Effort::VERDICT.decode_at_most(1_000)).finding
+            == Judgement::Within;
         if is_proven {
-            assert_eq!(found.finding, Finding::Within, "{codec}");
+            assert_eq!(found.finding, Judgement::Within, "{codec}");
             assert_eq!(found.is_cut, codec != Codec::None, "{codec}");
         }
     }

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 use sizegate::batch::{BatchHeader, RecordSizes, RecordStream, walk_records};
 use sizegate::codec::{Decoders, End, Output, scanned_bound, upper_bound};
-use sizegate::inspect::{DeepLimits, Effort, Finding, Scratch, inspect};
-use sizegate::policy::{Codec, Size};
+use sizegate::inspect::{DeepLimits, Effort, Judgement, Scratch, inspect};
+use sizegate::policy::Size;
+use sizegate::vocabulary::Codec;
 
 use super::make::{
     COMPRESSED, Record, batch, batch_of, body, compress, encode, judge, look, measure, records,
@@ -114,7 +115,7 @@ proptest! {
         let plain = measure(&batch(Codec::None, &content));
         for codec in COMPRESSED {
             let packed = measure(&batch(codec, &content));
-            prop_assert_eq!(packed.finding, Finding::Within);
+            prop_assert_eq!(packed.finding, Judgement::Within);
             prop_assert_eq!(packed.uncompressed, plain.uncompressed, "{}", codec);
             prop_assert_eq!(packed.records, plain.records, "{}", codec);
             prop_assert_eq!(packed.largest, plain.largest, "{}", codec);
@@ -166,7 +167,7 @@ proptest! {
             let batch = batch(codec, &content);
             for effort in [Effort::VERDICT, Effort::MEASURES] {
                 let found = look(&batch, &limits, effort);
-                prop_assert_eq!(matches!(found.finding, Finding::Over(_)), is_over, "{} {:?}", codec, found);
+                prop_assert_eq!(matches!(found.finding, Judgement::Over(_)), is_over, "{} {:?}", codec, found);
                 if let Some(Size::Exact(size)) = found.uncompressed {
                     prop_assert_eq!(size, bytes.len() as u64 + 61);
                 }
@@ -190,7 +191,7 @@ proptest! {
             };
             magic.extend(&payload);
             let found = judge(&batch_of(codec, &magic, count), &limits);
-            if let Finding::Over(over) = found.finding {
+            if let Judgement::Over(over) = found.finding {
                 prop_assert!(over.size.bytes() > limit);
             }
         }
@@ -234,7 +235,7 @@ fn a_record_longer_than_its_declared_length_ends_where_its_fields_end_when_compr
         };
         let plain = judge(&batch_of(Codec::None, &bytes, 1), &limits);
         assert!(
-            matches!(plain.finding, Finding::Undecodable(_)),
+            matches!(plain.finding, Judgement::Undecodable(_)),
             "{plain:?}"
         );
     }

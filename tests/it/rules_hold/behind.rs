@@ -14,7 +14,7 @@ use kafka_protocol::messages::{ApiKey, BrokerId, MetadataRequest, MetadataRespon
 use crate::support::client::{produce_request, text};
 use crate::support::scripted::{Broker, Cluster, Request, Step};
 use crate::support::{
-    Answer, Connection, ErrorKind, Part, Record, Sizegate, Topic, batch, eventually,
+    Connection, ErrorKind, Part, Record, Response, Sizegate, Topic, batch, eventually,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ struct View {
     error: i16,
     /// All brokers; this one alone where there are none.
     nodes: Vec<(i32, SocketAddr)>,
-    /// How long an answer takes.
+    /// How long a response takes.
     delay: Duration,
     /// Lists of all topics that were asked for, and other requests.
     lists: usize,
@@ -64,7 +64,7 @@ impl View {
         view
     }
 
-    fn answer(&mut self, request: &Request, cluster: &Cluster) -> Option<Vec<Step>> {
+    fn response(&mut self, request: &Request, cluster: &Cluster) -> Option<Vec<Step>> {
         if request.api_key != ApiKey::Metadata as i16 {
             return None;
         }
@@ -120,14 +120,14 @@ impl View {
                 .with_host(text(&address.ip().to_string()))
                 .with_port(address.port().into())
         });
-        let answer = MetadataResponse::default()
+        let response = MetadataResponse::default()
             .with_brokers(brokers.collect())
             .with_cluster_id(Some(text("behind")))
             .with_controller_id(BrokerId(1))
             .with_topics(topics);
         Some(vec![
             Step::Wait(self.delay),
-            Step::Send(request.answer(&answer)),
+            Step::Send(request.response(&response)),
         ])
     }
 }
@@ -138,7 +138,7 @@ fn broker(view: &Arc<Mutex<View>>) -> Broker {
     Broker::start_behind(
         &[("orders", 9, 5_000)],
         |_, _| None,
-        move |request, cluster| view.lock().unwrap().answer(request, cluster),
+        move |request, cluster| view.lock().unwrap().response(request, cluster),
     )
 }
 
@@ -172,8 +172,8 @@ fn large() -> Bytes {
 }
 
 fn send(connection: &mut Connection, version: i16, parts: &[Part]) -> Vec<i16> {
-    let answers = connection.produce(version, -1, parts);
-    answers.iter().map(|answer| answer.code).collect()
+    let responses = connection.produce(version, -1, parts);
+    responses.iter().map(|response| response.code).collect()
 }
 
 /// The batches that the broker was given, by their bytes.
@@ -208,10 +208,10 @@ fn a_rule_holds_on_a_partition_that_was_added_a_moment_ago() {
         let mut new = Connection::open(sizegate.node(1));
         for connection in [&mut old, &mut new] {
             let parts = [Part::at(&topic, 1, large()), Part::at(&topic, 0, small())];
-            let answers = connection.produce(version, -1, &parts);
-            let codes: Vec<i16> = answers.iter().map(|answer| answer.code).collect();
+            let responses = connection.produce(version, -1, &parts);
+            let codes: Vec<i16> = responses.iter().map(|response| response.code).collect();
             assert_eq!(codes, [0, MESSAGE_TOO_LARGE], "v{version}");
-            let text = answers[1].text.as_deref().unwrap_or_default();
+            let text = responses[1].text.as_deref().unwrap_or_default();
             assert!(text.contains("gate=record"), "{text}");
             // One that the broker does not name either, though its log takes it.
             let parts = [Part::at(&topic, 7, large()), Part::at(&topic, 8, small())];
@@ -225,11 +225,11 @@ fn a_rule_holds_on_a_partition_that_was_added_a_moment_ago() {
                 );
             }
         }
-        // What wants no answer ends with the connection, as at the broker; the others are stored.
+        // What wants no response ends with the connection, as at the broker; the others are stored.
         let parts = [Part::at(&topic, 7, large()), Part::at(&topic, 8, small())];
         new.send_produce(version, 0, &parts);
         assert_eq!(new.read_frame(), Err(ErrorKind::Closed));
-        let all = eventually(PATIENCE, "what was sent without an answer", || {
+        let all = eventually(PATIENCE, "what was sent without a response", || {
             Some(stored(&broker)).filter(|all| all.len() == 6)
         });
         assert!(
@@ -422,11 +422,11 @@ fn a_topic_that_one_list_did_not_name_is_resolved_again_by_old_sessions() {
             1,
             batch(vec![Record::of_a(900); 6]).build(),
         )];
-        let answer: Answer = connection.produce(*version, -1, &parts).remove(0);
-        let text = answer.text.as_deref().unwrap_or_default();
+        let response: Response = connection.produce(*version, -1, &parts).remove(0);
+        let text = response.text.as_deref().unwrap_or_default();
         assert!(
             text.contains("limit_bytes=5000 source=topic"),
-            "v{version}: {answer:?}"
+            "v{version}: {response:?}"
         );
     }
 }
@@ -486,11 +486,11 @@ fn a_learned_limit_that_falls_leaves_the_rules() {
             Part::at(&topic, 0, spoils.build()),
             Part::at(&topic, 1, value(6_000)),
         ];
-        let answers = connection.produce(version, -1, &parts);
-        let text = answers[1].text.as_deref().unwrap_or_default();
+        let responses = connection.produce(version, -1, &parts);
+        let text = responses[1].text.as_deref().unwrap_or_default();
         assert!(
-            answers[1].code == MESSAGE_TOO_LARGE && text.contains("gate=record"),
-            "{answers:?}"
+            responses[1].code == MESSAGE_TOO_LARGE && text.contains("gate=record"),
+            "{responses:?}"
         );
     }
     let all = stored(&broker);
@@ -518,10 +518,10 @@ fn a_transactional_batch_over_a_learned_limit_is_the_brokers_and_a_rule_refuses_
         let records = batch(records).producer(7, 0, 0).transactional().build();
         let request = produce_request(Some("tx"), -1, &[Part::at(&topic, 0, records)]);
         connection.send(&request, version);
-        let (_, answers) = connection.receive_produce(version).unwrap();
-        assert_eq!(answers[0].code, code, "v{version}: {answers:?}");
+        let (_, responses) = connection.receive_produce(version).unwrap();
+        assert_eq!(responses[0].code, code, "v{version}: {responses:?}");
         if code != 0 {
-            let text = answers[0].text.as_deref().unwrap_or_default();
+            let text = responses[0].text.as_deref().unwrap_or_default();
             assert!(text.contains("gate=record"), "{text}");
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 use super::behind::value;
 use crate::support::admin::{self, TopicAcl};
@@ -12,8 +12,8 @@ use crate::support::batch::compress;
 use crate::support::client::produce_request;
 use crate::support::kafka::{PLAIN_USER, SCRAM_512_USER};
 use crate::support::{
-    Answer, Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Record, Sizegate, Topic, batch,
-    eventually, unique,
+    Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Record, Response, Sizegate, Topic,
+    batch, eventually, unique,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -304,10 +304,10 @@ fn what_the_broker_writes_again_is_measured_as_it_writes_it() {
         for codec in codecs {
             for version in [9, 13] {
                 let sent = [Part::new(topic, odd(codec, RECORDS))];
-                let answer: Answer = connection.produce(version, -1, &sent).remove(0);
+                let response: Response = connection.produce(version, -1, &sent).remove(0);
                 assert_eq!(
-                    answer.code, *code,
-                    "{} {codec} v{version}: {answer:?}",
+                    response.code, *code,
+                    "{} {codec} v{version}: {response:?}",
                     topic.name
                 );
             }
@@ -336,8 +336,8 @@ fn a_transaction_that_was_never_begun_is_the_brokers_to_judge_and_a_rule_refuses
                 let sent = [Part::new(topic, records)];
                 let request = produce_request(Some("never-begun"), -1, &sent);
                 connection.send(&request, version);
-                let (_, answers) = connection.receive_produce(version).unwrap();
-                answers[0].code
+                let (_, responses) = connection.receive_produce(version).unwrap();
+                responses[0].code
             };
             let [(free, large), (ruled, above)] = &topics;
             let direct = send(kafka.bootstrap(), free, *large);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::{CreateTopicsRequest, TopicName};
-use sizegate::policy::Codec;
+use sizegate::vocabulary::Codec;
 
 use super::live::{self, OverWhenDropped};
 use crate::support::admin;
@@ -218,8 +218,8 @@ impl World {
         let request = CreateTopicsRequest::default()
             .with_topics(vec![topic])
             .with_timeout_ms(30_000);
-        let answer = Connection::open(self.kafka.node(1)).ask(&request, 7);
-        let created = &answer.topics[0];
+        let response = Connection::open(self.kafka.node(1)).ask(&request, 7);
+        let created = &response.topics[0];
         assert!(matches!(created.error_code, 0 | 36), "{created:?}");
         if created.error_code == 0 {
             add(&self.counts.created);
@@ -348,14 +348,14 @@ impl<'a> Writer<'a> {
         let node = 1 + self.random.below(BROKERS as u64) as i32;
         let version = [9, 13][self.random.below(2) as usize];
         let records = self.records(1_500);
-        let answer = self.send(node, version, Part::at(&life.topic, partition, records));
+        let response = self.send(node, version, Part::at(&life.topic, partition, records));
         // Had a broker seen it, it might have said 6: it leads another partition.
-        let text = answer.1.as_deref().unwrap_or_default();
+        let text = response.1.as_deref().unwrap_or_default();
         assert!(
-            matches!(answer.0, 3 | 10 | 100) && text.starts_with("sizegate"),
-            "v{version} at {node}, {life:?}-{partition}: {answer:?}"
+            matches!(response.0, 3 | 10 | 100) && text.starts_with("sizegate"),
+            "v{version} at {node}, {life:?}-{partition}: {response:?}"
         );
-        add(match answer.0 {
+        add(match response.0 {
             10 => &self.world.counts.refused,
             _ => &self.world.counts.unknown,
         });
@@ -417,9 +417,9 @@ impl<'a> Writer<'a> {
     /// Code and text of one batch's answer.
     fn send(&mut self, node: i32, version: i16, part: Part) -> (i16, Option<String>) {
         let mut connection = self.take(node);
-        let answer = connection.produce(version, -1, &[part]).remove(0);
+        let response = connection.produce(version, -1, &[part]).remove(0);
         self.kept.insert(node, connection);
-        (answer.code, answer.text)
+        (response.code, response.text)
     }
 
     /// One that was open before, or, one time in ten, a new one.

@@ -50,7 +50,7 @@ const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 const UNKNOWN_TOPIC_ID: i16 = 100;
 
 /// Answers a whole request (without length prefix). `None`: not spoken here, close.
-pub fn answer(request: &[u8], port: u16, out: &mut Vec<u8>) -> Option<()> {
+pub fn response(request: &[u8], port: u16, out: &mut Vec<u8>) -> Option<()> {
     let key = i16::from_be_bytes(request.get(..2)?.try_into().ok()?);
     let version = i16::from_be_bytes(request.get(2..4)?.try_into().ok()?);
     let correlation_id = i32::from_be_bytes(request.get(4..8)?.try_into().ok()?);
@@ -213,7 +213,7 @@ mod tests {
             .unwrap();
         request.encode(&mut bytes, version).unwrap();
         let mut out = Vec::new();
-        answer(&bytes, 4711, &mut out).unwrap();
+        response(&bytes, 4711, &mut out).unwrap();
         let mut rest = Bytes::from(out).slice(4..);
         ResponseHeader::decode(&mut rest, api.response_header_version(version)).unwrap();
         let response = A::decode(&mut rest, version).unwrap();

@@ -105,7 +105,7 @@ impl Inbound {
                     return if fits { Ok(back) } else { Err(Unspoken) };
                 }
                 Some(_) => {
-                    control::answer(&self.kept, port, out).ok_or(Unspoken)?;
+                    control::response(&self.kept, port, out).ok_or(Unspoken)?;
                     self.requests += 1;
                     return Ok(back);
                 }

@@ -1,7 +1,7 @@
-//! Reads a Produce request as it comes in and writes its answer, without keeping its records.
+//! Reads a Produce request as it comes in and writes its response, without keeping its records.
 //!
 //! The caller keeps the request's bytes *without* records (some 100 bytes) and is told, at each records field,
-//! how many bytes to throw away. The walk begins anew after each: it is cheaper than it sounds.
+//! how many bytes to throw away. The walk begins again after each: it is cheaper than it sounds.
 
 /// What the caller does next.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,14 +15,14 @@ pub enum Step {
         /// Bytes of records.
         bytes: usize,
     },
-    /// The request is read; its answer was appended (none for acks 0).
+    /// The request is read; its response was appended (none for acks 0).
     Answered,
     /// This is no Produce v3–v13.
     Wrong,
 }
 
 /// Walks `kept`, a request without length prefix and without the records of its first `skipped` partitions.
-/// Appends the answer, with its length prefix, when the walk reaches the end.
+/// Appends the response, with its length prefix, when the walk reaches the end.
 pub fn walk(kept: &[u8], skipped: usize, out: &mut Vec<u8>) -> Step {
     let start = out.len();
     let mut walk = Walk {
@@ -51,7 +51,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Whether it wants an answer.
+    /// Whether it wants a response.
     fn request(&mut self, out: &mut Vec<u8>) -> Result<bool, Step> {
         self.int16()?; // api_key
         let version = self.int16()?;
@@ -98,7 +98,7 @@ impl<'a> Walk<'a> {
             let index = self.int32()?;
             self.records(flexible)?;
             self.tags(flexible)?;
-            answer_partition(out, version, index);
+            response_partition(out, version, index);
         }
         self.tags(flexible)?;
         end(out, flexible);
@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn answer_partition(out: &mut Vec<u8>, version: i16, index: i32) {
+fn response_partition(out: &mut Vec<u8>, version: i16, index: i32) {
     out.extend_from_slice(&index.to_be_bytes());
     out.extend_from_slice(&0i16.to_be_bytes()); // error_code
     out.extend_from_slice(&0i64.to_be_bytes()); // base_offset
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn acks_0_gets_no_answer_and_the_next_request_does() {
+    fn acks_0_gets_no_response_and_the_next_request_does() {
         let mut inbound = Inbound::new();
         let mut out = Vec::new();
         inbound.feed(&frame(9, 0), 9, &mut out).unwrap();

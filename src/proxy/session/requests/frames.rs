@@ -8,9 +8,9 @@ use super::super::buffers::{self, BUFFER_BYTES, LARGEST_KEPT_BYTES, READ_BYTES};
 use super::{Close, Half, Intake, Pending, Session, Waiting};
 use crate::policy::Arrival;
 use crate::proxy::budget::Lease;
-use crate::proxy::ledger::Answer;
-use crate::proxy::oversized::Oversized;
-use crate::proxy::verdict::Asked;
+use crate::proxy::in_flight::Response;
+use crate::proxy::oversized::OversizedFrame;
+use crate::proxy::verdict::Gathered;
 use crate::wire::api::{self, FrameHead, PREFIX_BYTES, SHORTEST_REQUEST_BYTES};
 use crate::wire::consumer::ConsumerRequest;
 use crate::wire::sasl::HIGHEST_AUTHENTICATE;
@@ -27,7 +27,7 @@ enum Start {
 }
 
 /// What becomes of a frame whose head has been read.
-enum Plan {
+enum FramePlan {
     Pass,
     Hold,
     Drain,
@@ -127,7 +127,7 @@ impl Session {
             api_version: 0,
             correlation_id: 0,
         };
-        self.expect(&head, Answer::Token);
+        self.expect(&head, Response::Token);
         self.requests.intake = Intake::Pass(frame_bytes);
         self.requests.head_begun = None;
         true
@@ -146,14 +146,14 @@ impl Session {
         self.requests.head_begun = None;
         let frame_bytes = head.frame_bytes();
         match plan {
-            Plan::Pass => {
+            FramePlan::Pass => {
                 let is_token = self.requests.sends_tokens && !is_plausible(&head);
                 self.expect(
                     &head,
                     if is_token {
-                        Answer::Token
+                        Response::Token
                     } else {
-                        Answer::Forwarded
+                        Response::Forwarded
                     },
                 );
                 self.requests.sends_tokens |=
@@ -173,18 +173,18 @@ impl Session {
                 }
                 self.requests.intake = Intake::Pass(frame_bytes);
             }
-            Plan::Drain => {
+            FramePlan::Drain => {
                 let passes = self.shared.policy.load().observes();
-                self.requests.intake = Intake::Drain(Box::new(Oversized::new(head, passes)));
+                self.requests.intake = Intake::Drain(Box::new(OversizedFrame::new(head, passes)));
             }
-            Plan::Hold if self.requests.rest.len() >= frame_bytes => {
+            FramePlan::Hold if self.requests.rest.len() >= frame_bytes => {
                 self.requests.usual_bytes = usual_bytes(frame_bytes);
                 let frame = self.requests.rest.split_to(frame_bytes).freeze();
                 let half = self.requests.half.take();
                 let arrival = Arrival {
                     begun: half.as_ref().map_or(self.last_traffic, |half| half.begun),
                     ended: self.last_traffic,
-                    in_flight: self.ledger.len(),
+                    in_flight: self.in_flight.len(),
                 };
                 self.on_frame(Pending {
                     head,
@@ -192,10 +192,10 @@ impl Session {
                     arrival,
                     lease: half.map(|half| half.lease).unwrap_or_default(),
                     policy: None,
-                    asked: Asked::default(),
+                    asked: Gathered::default(),
                 })?;
             }
-            Plan::Hold => {
+            FramePlan::Hold => {
                 self.hold(frame_bytes);
                 return Ok(false);
             }
@@ -252,10 +252,10 @@ impl Session {
         self.watch_for_stall();
     }
 
-    fn plan(&self, head: &FrameHead) -> Result<Plan, Close> {
+    fn plan(&self, head: &FrameHead) -> Result<FramePlan, Close> {
         let is_small_enough = head.request_bytes <= self.shared.frame_bytes;
         if self.requests.sends_tokens && is_small_enough && !is_plausible(head) {
-            return Ok(Plan::Pass);
+            return Ok(FramePlan::Pass);
         }
         let unsupported =
             Close::MalformedRequest(Malformed::new("api_version", Reason::UnsupportedVersion));
@@ -264,24 +264,24 @@ impl Session {
         let is_small = head.frame_bytes() <= LONGEST_INTRODUCTION;
         match head.api_key {
             _ if !is_small_enough => self.plan_oversized(head),
-            api::API_VERSIONS if is_small => Ok(Plan::Hold),
+            api::API_VERSIONS if is_small => Ok(FramePlan::Hold),
             // In version 0 bare tokens follow, which are not read.
-            api::SASL_HANDSHAKE if is_small && head.api_version == 1 => Ok(Plan::Hold),
+            api::SASL_HANDSHAKE if is_small && head.api_version == 1 => Ok(FramePlan::Hold),
             api::SASL_AUTHENTICATE
                 if is_small && (0..=HIGHEST_AUTHENTICATE).contains(&head.api_version) =>
             {
-                Ok(Plan::Hold)
+                Ok(FramePlan::Hold)
             }
-            // Kafka closes on a version it does not have; of one that only the broker has, the answer could not be
+            // Kafka closes on a version it does not have; of one that only the broker has, the response could not be
             // rewritten, and a request could not be judged.
             _ if !is_known => Err(unsupported),
             api::PRODUCE if head.api_version < 0 => Err(unsupported),
-            api::PRODUCE => Ok(Plan::Hold),
-            _ => Ok(Plan::Pass),
+            api::PRODUCE => Ok(FramePlan::Hold),
+            _ => Ok(FramePlan::Pass),
         }
     }
 
-    fn plan_oversized(&self, head: &FrameHead) -> Result<Plan, Close> {
+    fn plan_oversized(&self, head: &FrameHead) -> Result<FramePlan, Close> {
         let FrameHead {
             api_key,
             request_bytes,
@@ -295,7 +295,7 @@ impl Session {
                 api_key,
                 request_bytes,
             }),
-            _ => Ok(Plan::Drain),
+            _ => Ok(FramePlan::Drain),
         }
     }
 
@@ -338,7 +338,7 @@ impl Session {
                 tracing::debug!(client = %self.who.address, %malformed, "ApiVersions not understood")
             }
         }
-        self.expect(&head, Answer::Forwarded);
+        self.expect(&head, Response::Forwarded);
         self.to_upstream
             .push(api_versions::forwarded(frame, head.api_version));
         Ok(())
@@ -364,7 +364,7 @@ const fn usual_bytes(frame_bytes: usize) -> usize {
 }
 
 /// After a SaslHandshake of version 0 the client sends bare tokens until it has authenticated (KIP-43). Whatever
-/// could be a request that is read here, or whose answer is, is taken for one: nothing may pass the gates as a
+/// could be a request that is read here, or whose response is, is taken for one: nothing may pass the gates as a
 /// token. (The token of PLAIN begins with a zero byte and the name, which looks like many other requests.)
 fn is_plausible(head: &FrameHead) -> bool {
     api::highest_version(head.api_key).is_some() && (0..=99).contains(&head.api_version)

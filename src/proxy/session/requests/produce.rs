@@ -5,16 +5,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Intake, Pending, Requests, Session, Waiting};
-use crate::proxy::ledger::{Answer, Produced};
+use crate::proxy::in_flight::{Produced, Response};
 use crate::proxy::session::Close;
 use crate::proxy::session::buffers::BUFFER_BYTES;
 use crate::proxy::verdict::{Question, Verdict, by_topic};
 use crate::wire::api::FrameHead;
-use crate::wire::produce_answer::ProduceAnswer;
+use crate::wire::produce_response::ProduceResponse;
 use crate::wire::splice::Piece;
 
 /// Partitions of topics that the control plane does not know, remembered of one request to explain what the broker says
-/// of them: who invents thousands of names gets the broker's answer as it is.
+/// of them: who invents thousands of names gets the broker's response as it is.
 const MOST_UNKNOWN_SENT: usize = 256;
 
 impl Session {
@@ -22,10 +22,10 @@ impl Session {
         let current = self.shared.policy.load();
         let policy = pending.policy.as_ref().unwrap_or(&current);
         let (frame, version) = (&pending.frame, pending.head.api_version);
-        let weighed = self
+        let evaluated = self
             .judge
-            .weigh(frame, version, policy, &pending.asked, &mut self.who);
-        let question = match weighed {
+            .evaluate(frame, version, policy, &pending.asked, &mut self.who);
+        let question = match evaluated {
             Err(malformed) => {
                 self.end(Close::MalformedRequest(malformed));
                 return Ok(());
@@ -37,7 +37,7 @@ impl Session {
         };
         if let Some(question) = question {
             pending.policy = Some(Arc::clone(policy));
-            // The frame keeps the worker's buffer meanwhile; what was weighed is weighed again.
+            // The frame keeps the worker's buffer meanwhile; what was evaluated is evaluated again.
             if pending.lease.is_empty() {
                 let bytes = pending.frame.len().max(BUFFER_BYTES);
                 pending.lease = self.shared.budget.charge(bytes);
@@ -58,7 +58,7 @@ impl Session {
             self.judge.over_frame(head.request_bytes, limit);
         }
         self.count_unnamed_software();
-        let verdict = self.judge.settle(&frame, &self.who, &arrival);
+        let verdict = self.judge.commit(&frame, &self.who, &arrival);
         self.carry_out(head, frame, verdict);
         self.to_upstream.hold(lease);
         self.judge.release();
@@ -78,7 +78,7 @@ impl Session {
             unknown += usize::from(sent.topic.known.is_none());
             sent.topic.known.is_some() || unknown <= MOST_UNKNOWN_SENT
         });
-        let wants_answer = self.judge.layout().acks != 0;
+        let wants_response = self.judge.layout().acks != 0;
         let is_refused = !refused.is_empty();
         let is_forwarded = match kept {
             None => {
@@ -96,14 +96,17 @@ impl Session {
                 true
             }
         };
-        match (wants_answer, is_forwarded) {
-            (true, true) => self.expect(&head, Answer::Produce(Produced { sent, refused })),
+        match (wants_response, is_forwarded) {
+            (true, true) => self.expect(&head, Response::Produce(Produced { sent, refused })),
             (true, false) => {
-                let answer = ProduceAnswer::new(head.correlation_id, by_topic(refused));
-                self.expect(&head, Answer::Made(answer.encode(head.api_version).into()));
+                let response = ProduceResponse::new(head.correlation_id, by_topic(refused));
+                self.expect(
+                    &head,
+                    Response::Made(response.encode(head.api_version).into()),
+                );
             }
             // The broker, too, stores the sound partitions of an acks 0 request and then closes.
-            (false, _) if is_refused => self.end(Close::RefusedWithoutAnswer),
+            (false, _) if is_refused => self.end(Close::RefusedWithoutResponse),
             (false, _) => {}
         }
     }
@@ -136,13 +139,16 @@ impl Session {
         let (head, passes) = (oversized.head, oversized.passes);
         let refused = self.refuse_oversized(*oversized);
         match refused {
-            Some(_) if passes => self.expect(&head, Answer::Produce(Produced::default())),
+            Some(_) if passes => self.expect(&head, Response::Produce(Produced::default())),
             None if passes => {}
             Some(refused) => {
-                let answer = ProduceAnswer::new(head.correlation_id, by_topic(refused));
-                self.expect(&head, Answer::Made(answer.encode(head.api_version).into()));
+                let response = ProduceResponse::new(head.correlation_id, by_topic(refused));
+                self.expect(
+                    &head,
+                    Response::Made(response.encode(head.api_version).into()),
+                );
             }
-            None => self.end(Close::RefusedWithoutAnswer),
+            None => self.end(Close::RefusedWithoutResponse),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The answers a client waits for, in the order of its requests.
 //!
-//! A broker answers one connection's requests in order, so an answer made here queues behind those in flight.
-//! Invariant: exactly one entry per request that gets an answer; a Produce with acks 0 gets none.
+//! A broker answers one connection's requests in order, so a response made here queues behind those in flight.
+//! Invariant: exactly one entry per request that gets a response; a Produce with acks 0 gets none.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::wire::sasl::Mechanism;
 use crate::wire::{Malformed, Reason};
 
 /// Requests in flight on one connection before its client is no longer read. A broker handles one at a time,
-/// so more than a few help nobody; the bound keeps a flood of tiny requests from growing the ledger.
+/// so more than a few help nobody; the bound keeps a flood of tiny requests from growing the list of requests in flight.
 const MOST_IN_FLIGHT: usize = 4096;
 
 /// What may be remembered of requests in flight before their client is no longer read.
 const MOST_REMEMBERED_BYTES: usize = 4 * 1024 * 1024;
 
-/// An answer to come.
+/// A response to come.
 #[derive(Debug)]
 pub struct Expected {
     /// Of the request.
@@ -35,17 +35,17 @@ pub struct Expected {
     /// When the request's head arrived.
     pub since: Instant,
     /// How it is answered.
-    pub answer: Answer,
+    pub response: Response,
 }
 
 /// How a request is answered.
 #[derive(Debug)]
-pub enum Answer {
+pub enum Response {
     /// By the broker.
     Forwarded,
     /// By the broker, in a frame of which nothing is known: a SASL token without a Kafka header.
     Token,
-    /// By the broker; refusals are merged into its answer.
+    /// By the broker; refusals are merged into its response.
     Produce(Produced),
     /// By the broker; if it says yes, the client is who it claims to be.
     Authenticate(Claim),
@@ -82,30 +82,30 @@ impl Produced {
 
 /// The queue.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct InFlight {
     expected: VecDeque<Expected>,
     made_bytes: usize,
     /// What is remembered of forwarded Produce requests.
     remembered_bytes: usize,
 }
 
-impl Ledger {
-    /// No answer is to come.
+impl InFlight {
+    /// No response is to come.
     pub fn is_empty(&self) -> bool {
         self.expected.is_empty()
     }
 
-    /// Answers to come.
+    /// Responses to come.
     pub fn len(&self) -> usize {
         self.expected.len()
     }
 
-    /// The next answer is a bare token, of which not even the length is bounded from below.
+    /// The next response is a bare token, of which not even the length is bounded from below.
     pub fn is_token_next(&self) -> bool {
         matches!(
             self.expected.front(),
             Some(Expected {
-                answer: Answer::Token,
+                response: Response::Token,
                 ..
             })
         )
@@ -121,10 +121,10 @@ impl Ledger {
         self.expected.len() >= MOST_IN_FLIGHT || self.remembered_bytes >= MOST_REMEMBERED_BYTES
     }
 
-    /// The size of the request whose answer is due, if that is a forwarded Produce: the broker handles one at a time.
+    /// The size of the request whose response is due, if that is a forwarded Produce: the broker handles one at a time.
     pub fn unanswered_produce_bytes(&self) -> Option<u32> {
         let next = self.expected.front()?;
-        matches!(next.answer, Answer::Produce(_)).then_some(next.request_bytes)
+        matches!(next.response, Response::Produce(_)).then_some(next.request_bytes)
     }
 
     /// About the memory for all of it.
@@ -132,31 +132,31 @@ impl Ledger {
         self.expected.len() * size_of::<Expected>() + self.remembered_bytes + self.made_bytes
     }
 
-    /// Bytes of answers made here that wait for their turn.
+    /// Bytes of responses made here that wait for their turn.
     pub const fn made_bytes(&self) -> usize {
         self.made_bytes
     }
 
     /// A request was read.
     pub fn expect(&mut self, expected: Expected) {
-        match &expected.answer {
-            Answer::Made(bytes) => self.made_bytes += bytes.len(),
-            Answer::Produce(produced) => self.remembered_bytes += produced.remembered_bytes(),
-            Answer::Forwarded | Answer::Token | Answer::Authenticate(_) => {}
+        match &expected.response {
+            Response::Made(bytes) => self.made_bytes += bytes.len(),
+            Response::Produce(produced) => self.remembered_bytes += produced.remembered_bytes(),
+            Response::Forwarded | Response::Token | Response::Authenticate(_) => {}
         }
         self.expected.push_back(expected);
     }
 
-    /// The next answer, if it was made here.
+    /// The next response, if it was made here.
     pub fn take_made(&mut self) -> Option<(Expected, Bytes)> {
-        match self.expected.front()?.answer {
-            Answer::Made(_) => {}
+        match self.expected.front()?.response {
+            Response::Made(_) => {}
             _ => return None,
         }
         let mut next = self.expected.pop_front()?;
         self.shrink();
-        match std::mem::replace(&mut next.answer, Answer::Forwarded) {
-            Answer::Made(bytes) => {
+        match std::mem::replace(&mut next.response, Response::Forwarded) {
+            Response::Made(bytes) => {
                 self.made_bytes -= bytes.len();
                 Some((next, bytes))
             }
@@ -164,16 +164,16 @@ impl Ledger {
         }
     }
 
-    /// The entry that a broker's answer with this correlation id belongs to: the next one, or none.
+    /// The entry that a broker's response with this correlation id belongs to: the next one, or none.
     pub fn answered(&mut self, correlation_id: i32) -> Result<Expected, Malformed> {
         let next = self
             .expected
             .front()
-            .ok_or(Malformed::new("correlation_id", Reason::UnexpectedAnswer))?;
-        match next.answer {
-            Answer::Token => {}
-            Answer::Made(_) => {
-                return Err(Malformed::new("correlation_id", Reason::UnexpectedAnswer));
+            .ok_or(Malformed::new("correlation_id", Reason::UnexpectedResponse))?;
+        match next.response {
+            Response::Token => {}
+            Response::Made(_) => {
+                return Err(Malformed::new("correlation_id", Reason::UnexpectedResponse));
             }
             _ if next.correlation_id != correlation_id => {
                 return Err(Malformed::new(
@@ -184,11 +184,11 @@ impl Ledger {
             _ => {}
         }
         let answered = self.expected.pop_front();
-        if let Some(Answer::Produce(produced)) = answered.as_ref().map(|next| &next.answer) {
+        if let Some(Response::Produce(produced)) = answered.as_ref().map(|next| &next.response) {
             self.remembered_bytes -= produced.remembered_bytes();
         }
         self.shrink();
-        answered.ok_or(Malformed::new("correlation_id", Reason::UnexpectedAnswer))
+        answered.ok_or(Malformed::new("correlation_id", Reason::UnexpectedResponse))
     }
 
     /// An idle connection keeps no memory of a busy past.

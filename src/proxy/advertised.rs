@@ -24,13 +24,13 @@ impl Route {
 }
 
 /// Maps node ids to this proxy's addresses. The same configuration gives the same addresses, so replicas agree.
-pub struct Book {
+pub struct Advertised {
     advertise: Advertise,
     cluster: Cluster,
 }
 
-impl Book {
-    /// A book that also teaches `cluster` where the brokers are.
+impl Advertised {
+    /// A advertised that also teaches `cluster` where the brokers are.
     pub fn new(advertise: Advertise, cluster: Cluster) -> Self {
         Self { advertise, cluster }
     }
@@ -101,7 +101,7 @@ impl Book {
     }
 }
 
-impl AddressBook for Book {
+impl AddressBook for Advertised {
     fn learn(&self, node_id: i32, host: &[u8], port: i32) {
         if let (Ok(host), Ok(port)) = (std::str::from_utf8(host), u16::try_from(port)) {
             self.cluster.learn_node(

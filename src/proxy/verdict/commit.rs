@@ -6,15 +6,14 @@ use std::time::Instant;
 
 use super::measure::{look_inside, sample};
 use super::{
-    INVALID_RECORD, Judge, MESSAGE_TOO_LARGE, Measured, Outcome, Refused, Sent, Verdict, Weighed,
+    Evaluated, INVALID_RECORD, Judge, MESSAGE_TOO_LARGE, Measured, Outcome, Refused, Sent, Verdict,
 };
 use crate::batch::BatchHeader;
-use crate::policy::{
-    self, Action, Arrival, BatchFacts, Blame, ErrorCode, Gate, LoopDetector, ResendKey, Violation,
-};
+use crate::policy::{self, Arrival, BatchFacts, Blame, LoopDetector, ResendKey, Violation};
 use crate::proxy::ClientInfo;
 use crate::proxy::topics::TopicHandle;
-use crate::wire::produce_answer::PartitionResult;
+use crate::vocabulary::{Action, ErrorCode, Gate};
+use crate::wire::produce_response::PartitionResult;
 
 /// POLICY_VIOLATION
 const POLICY_VIOLATION: i16 = 44;
@@ -23,24 +22,26 @@ const POLICY_VIOLATION: i16 = 44;
 const MOST_FLAGGED: i32 = 65_536;
 
 impl Judge {
-    /// Counts, logs and refuses what [`Judge::weigh`] found.
-    pub fn settle(&mut self, frame: &[u8], client: &ClientInfo, arrival: &Arrival) -> Verdict {
+    /// Counts, logs and refuses what [`Judge::evaluate`] found.
+    pub fn commit(&mut self, frame: &[u8], client: &ClientInfo, arrival: &Arrival) -> Verdict {
         let now = arrival.ended;
         let mut verdict = Verdict::default();
         let may_linger = client.may_linger();
         if may_linger {
             self.linger.request(arrival);
         }
-        let mut weighed = std::mem::take(&mut self.weighed);
-        let is_whole = weighed.len() == self.layout.partitions.len()
-            && !weighed.iter().any(|weighed| weighed.outcome.is_refused())
+        let mut evaluated = std::mem::take(&mut self.evaluated);
+        let is_whole = evaluated.len() == self.layout.partitions.len()
+            && !evaluated
+                .iter()
+                .any(|evaluated| evaluated.outcome.is_refused())
             && !self.has_repeated_topics(frame);
         let mut kept: Vec<(usize, usize)> = Vec::new();
-        for Weighed {
+        for Evaluated {
             topic_entry,
             partition_entry,
             outcome,
-        } in weighed.drain(..)
+        } in evaluated.drain(..)
         {
             let entry = &self.layout.partitions[partition_entry];
             let partition = entry.index;
@@ -83,7 +84,7 @@ impl Judge {
                     "sizegate: the request holds no records for this partition".to_owned(),
                     Vec::new(),
                 )),
-                Outcome::Answer(code, text) => Some(PartitionResult::refused(
+                Outcome::Response(code, text) => Some(PartitionResult::refused(
                     partition,
                     code,
                     text.to_owned(),
@@ -102,7 +103,7 @@ impl Judge {
                 None => {}
             }
         }
-        self.weighed = weighed;
+        self.evaluated = evaluated;
         if !is_whole {
             verdict.kept = Some(self.grouped(frame, &kept));
         }
@@ -112,7 +113,7 @@ impl Judge {
     /// Whether a record waited in its producer for nothing: a few integer operations.
     fn watch_linger(&mut self, measured: &Measured, client: &ClientInfo) {
         let Measured { topic, header, .. } = measured;
-        let sent = policy::Sent {
+        let sent = policy::SentBatch {
             max_timestamp_ms: header.max_timestamp_ms,
             records: header.records_count,
             wire_bytes: header.wire_bytes(),

@@ -2,7 +2,7 @@
 //! counted, and the counts logged once a minute.
 //!
 //! Invariant: at most [`KEPT`] of a kind, each of bounded size, and at most as many lines between two summaries;
-//! every sighting is logged or counted in a summary.
+//! every observation is logged or counted in a summary.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -20,7 +20,7 @@ pub const KEPT: usize = 200;
 const WORD_BYTES: usize = 128;
 
 /// Something noticed.
-pub trait Sighting: Clone + Serialize {
+pub trait Observation: Clone + Serialize {
     /// What makes two of them the same thing, seen again.
     type Key: Clone + Eq + Hash;
 
@@ -37,14 +37,14 @@ pub trait Sighting: Clone + Serialize {
     fn log_rest(count: u64);
 }
 
-/// The last sightings of a kind.
-pub struct Sightings<S: Sighting> {
+/// The last observations of a kind.
+pub struct Observations<S: Observation> {
     kept: Mutex<Kept<S>>,
 }
 
-struct Kept<S: Sighting> {
+struct Kept<S: Observation> {
     entries: HashMap<S::Key, Entry<S>>,
-    /// Counts the sightings: the order in which entries were seen last.
+    /// Counts the observations: the order in which entries were seen last.
     turn: u64,
     /// Told one by one since the last summary.
     told: usize,
@@ -62,12 +62,12 @@ struct Entry<S> {
     is_told: bool,
 }
 
-/// A sighting and how often.
+/// A observation and how often.
 #[derive(Debug, Clone, Serialize)]
 pub struct Seen<S> {
     /// As last seen.
     #[serde(flatten)]
-    pub sighting: S,
+    pub observation: S,
     /// Times.
     pub count: u64,
     /// The first time.
@@ -82,13 +82,13 @@ fn as_rfc3339<S: Serializer>(at: &SystemTime, serializer: S) -> Result<S::Ok, S:
     serializer.serialize_str(&rfc3339(*at))
 }
 
-impl<S: Sighting> std::fmt::Debug for Sightings<S> {
+impl<S: Observation> std::fmt::Debug for Observations<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sightings").finish_non_exhaustive()
+        f.debug_struct("Observations").finish_non_exhaustive()
     }
 }
 
-impl<S: Sighting> Default for Sightings<S> {
+impl<S: Observation> Default for Observations<S> {
     fn default() -> Self {
         Self {
             kept: Mutex::new(Kept {
@@ -101,12 +101,12 @@ impl<S: Sighting> Default for Sightings<S> {
     }
 }
 
-impl<S: Sighting> Sightings<S> {
+impl<S: Observation> Observations<S> {
     /// Keeps it, and logs it unless the same was logged lately.
-    pub fn record(&self, sighting: S) {
-        let told = self.lock().add(sighting, SystemTime::now());
-        if let Some(sighting) = told {
-            sighting.log(0);
+    pub fn record(&self, observation: S) {
+        let told = self.lock().add(observation, SystemTime::now());
+        if let Some(observation) = told {
+            observation.log(0);
         }
     }
 
@@ -117,7 +117,7 @@ impl<S: Sighting> Sightings<S> {
             let mut kept = self.lock();
             for entry in kept.entries.values_mut() {
                 if entry.more > 0 {
-                    lines.push((entry.seen.sighting.clone(), mem::take(&mut entry.more)));
+                    lines.push((entry.seen.observation.clone(), mem::take(&mut entry.more)));
                 } else {
                     entry.is_told = false;
                 }
@@ -125,8 +125,8 @@ impl<S: Sighting> Sightings<S> {
             kept.told = 0;
             mem::take(&mut kept.rest)
         };
-        for (sighting, more) in lines {
-            sighting.log(more);
+        for (observation, more) in lines {
+            observation.log(more);
         }
         if rest > 0 {
             S::log_rest(rest);
@@ -149,16 +149,16 @@ impl<S: Sighting> Sightings<S> {
     }
 }
 
-impl<S: Sighting> Kept<S> {
+impl<S: Observation> Kept<S> {
     /// What is to be told now, if anything.
-    fn add(&mut self, sighting: S, at: SystemTime) -> Option<S> {
+    fn add(&mut self, observation: S, at: SystemTime) -> Option<S> {
         self.turn += 1;
-        let key = sighting.key();
+        let key = observation.key();
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.turn = self.turn;
             entry.seen.count += 1;
             entry.seen.last_at = at;
-            entry.seen.sighting.again(sighting);
+            entry.seen.observation.again(observation);
             if entry.is_told || self.told >= KEPT {
                 entry.is_told = true;
                 entry.more += 1;
@@ -166,7 +166,7 @@ impl<S: Sighting> Kept<S> {
             }
             entry.is_told = true;
             self.told += 1;
-            return Some(entry.seen.sighting.clone());
+            return Some(entry.seen.observation.clone());
         }
         if self.entries.len() >= KEPT {
             self.evict();
@@ -176,7 +176,7 @@ impl<S: Sighting> Kept<S> {
         self.rest += u64::from(!is_told);
         let entry = Entry {
             seen: Seen {
-                sighting: sighting.clone(),
+                observation: observation.clone(),
                 count: 1,
                 first_at: at,
                 last_at: at,
@@ -186,7 +186,7 @@ impl<S: Sighting> Kept<S> {
             is_told,
         };
         self.entries.insert(key, entry);
-        is_told.then_some(sighting)
+        is_told.then_some(observation)
     }
 
     fn evict(&mut self) {
@@ -218,7 +218,7 @@ mod tests {
         largest: u64,
     }
 
-    impl Sighting for Noticed {
+    impl Observation for Noticed {
         type Key = u32;
 
         fn key(&self) -> u32 {
@@ -238,8 +238,8 @@ mod tests {
         }
     }
 
-    fn see(sightings: &Sightings<Noticed>, what: u32, largest: u64) {
-        sightings.record(Noticed { what, largest });
+    fn see(observations: &Observations<Noticed>, what: u32, largest: u64) {
+        observations.record(Noticed { what, largest });
     }
 
     fn lines() -> Vec<(u32, u64)> {
@@ -248,29 +248,29 @@ mod tests {
 
     #[test]
     fn the_first_is_logged_at_once_and_the_rest_as_counts() {
-        let sightings = Sightings::default();
+        let observations = Observations::default();
         for n in 0..100 {
-            see(&sightings, 1, n);
+            see(&observations, 1, n);
         }
-        see(&sightings, 2, 7);
+        see(&observations, 2, 7);
         assert_eq!(lines(), [(1, 0), (2, 0)]);
-        sightings.summarise();
+        observations.summarise();
         assert_eq!(lines(), [(1, 99)]);
-        see(&sightings, 2, 7);
+        see(&observations, 2, 7);
         assert_eq!(lines(), [(2, 0)], "2 was quiet for a minute");
-        see(&sightings, 1, 7);
+        see(&observations, 1, 7);
         assert_eq!(lines(), [], "1 was not");
-        sightings.summarise();
+        observations.summarise();
         assert_eq!(lines(), [(1, 1)]);
     }
 
     #[test]
     fn what_was_seen_last_comes_first_and_says_how_often() {
-        let sightings = Sightings::default();
+        let observations = Observations::default();
         for (what, largest) in [(1, 5), (2, 5), (1, 9), (1, 3)] {
-            see(&sightings, what, largest);
+            see(&observations, what, largest);
         }
-        let view = serde_json::to_value(sightings.view()).unwrap();
+        let view = serde_json::to_value(observations.view()).unwrap();
         assert_eq!(
             (&view[0]["what"], &view[0]["count"], &view[0]["largest"]),
             (&1.into(), &3.into(), &9.into())
@@ -281,15 +281,15 @@ mod tests {
 
     #[test]
     fn the_number_kept_is_bounded_and_none_goes_uncounted() {
-        let sightings = Sightings::default();
-        see(&sightings, 0, 1);
-        see(&sightings, 0, 1);
+        let observations = Observations::default();
+        see(&observations, 0, 1);
+        see(&observations, 0, 1);
         for what in 1..10_000 {
-            see(&sightings, what, 1);
+            see(&observations, what, 1);
         }
-        assert_eq!(sightings.view().len(), KEPT);
+        assert_eq!(observations.view().len(), KEPT);
         assert_eq!(lines().len(), KEPT);
-        sightings.summarise();
+        observations.summarise();
         assert_eq!(lines(), [(u32::MAX, 10_001 - KEPT as u64)]);
     }
 

@@ -1,31 +1,31 @@
-//! The topics that a Metadata answer names, read as it streams past to the client.
+//! The topics that a Metadata response names, read as it streams past to the client.
 //!
 //! The control plane learns of new topics by them before its own next refresh, and where it has no right to ask it is
-//! the only way to learn a topic's id. Invariant: nothing here keeps an answer from the client.
+//! the only way to learn a topic's id. Invariant: nothing here keeps a response from the client.
 
 use uuid::Uuid;
 
 use crate::cluster::Cluster;
 use crate::wire::walk::{METADATA_TOPICS, Visitor, Walker};
 
-/// Topic ids came with Metadata 10 (KIP-516).
+/// TopicFields ids came with Metadata 10 (KIP-516).
 const FIRST_WITH_IDS: i16 = 10;
 
-/// Reads one answer from behind its broker list.
-pub struct Hearsay {
+/// Reads one response from behind its broker list.
+pub struct MetadataTap {
     walker: Walker,
-    listener: Listener,
+    listener: TopicReader,
 }
 
 /// Puts a topic's fields together and tells the control plane.
-struct Listener {
+struct TopicReader {
     cluster: Cluster,
-    topic: Topic,
+    topic: TopicFields,
 }
 
 /// The topic in hand.
 #[derive(Default)]
-struct Topic {
+struct TopicFields {
     has_failed: bool,
     name: String,
     id: Uuid,
@@ -33,40 +33,40 @@ struct Topic {
     partitions: i32,
 }
 
-impl Hearsay {
-    /// For an answer of which `left` bytes follow its broker list; `None` if it bears no topic ids.
+impl MetadataTap {
+    /// For a response of which `left` bytes follow its broker list; `None` if it bears no topic ids.
     pub fn of(cluster: &Cluster, version: i16, left: usize) -> Option<Box<Self>> {
         (version >= FIRST_WITH_IDS).then(|| {
             Box::new(Self {
                 walker: Walker::new(&METADATA_TOPICS, version, left as u64),
-                listener: Listener {
+                listener: TopicReader {
                     cluster: cluster.clone(),
-                    topic: Topic::default(),
+                    topic: TopicFields::default(),
                 },
             })
         })
     }
 
-    /// More of the answer. `false`: there is no more to learn from it.
+    /// More of the response. `false`: there is no more to learn from it.
     pub fn read(&mut self, bytes: &[u8]) -> bool {
         match self.walker.advance(bytes, &mut self.listener) {
             Ok(_) => !self.walker.is_at_tail(),
             Err(malformed) => {
-                tracing::debug!(%malformed, "a Metadata answer cannot be read to its end");
+                tracing::debug!(%malformed, "a Metadata response cannot be read to its end");
                 false
             }
         }
     }
 }
 
-impl Visitor for Listener {
+impl Visitor for TopicReader {
     fn fixed(&mut self, field: &'static str, bytes: &[u8]) {
         let topic = &mut self.topic;
         match field {
             "topic_error_code" => {
-                *topic = Topic {
+                *topic = TopicFields {
                     has_failed: bytes != [0, 0],
-                    ..Topic::default()
+                    ..TopicFields::default()
                 }
             }
             "topic_id" => topic.id = Uuid::from_slice(bytes).unwrap_or_default(),
@@ -85,7 +85,7 @@ impl Visitor for Listener {
     }
 }
 
-impl Listener {
+impl TopicReader {
     fn tell(&self) {
         let topic = &self.topic;
         if !topic.has_failed && !topic.name.is_empty() && !topic.id.is_nil() {

@@ -6,7 +6,7 @@ use crate::wire::{Malformed, Reason};
 
 /// What is there (`ByteBufferLogInputStream.nextBatch`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Front {
+pub enum Prefix {
     /// Nothing: it ends before its batch does.
     Cut,
     /// A batch of so many bytes, of magic 0, 1 or 2.
@@ -23,27 +23,27 @@ pub enum Front {
 }
 
 /// Looks for a batch at the front of `bytes`.
-pub fn front(bytes: &[u8]) -> Front {
+pub fn prefix(bytes: &[u8]) -> Prefix {
     let Some(length) = bytes.get(BATCH_LENGTH_AT..).and_then(<[u8]>::first_chunk) else {
-        return Front::Cut;
+        return Prefix::Cut;
     };
     let length = i32::from_be_bytes(*length);
     if length < LEAST_LENGTH {
-        return Front::Broken(Malformed::new("message_size", Reason::InvalidValue));
+        return Prefix::Broken(Malformed::new("message_size", Reason::InvalidValue));
     }
     let Some(&[magic]) = bytes.get(MAGIC_AT..).and_then(<[u8]>::first_chunk) else {
-        return Front::Cut;
+        return Prefix::Cut;
     };
     if !matches!(magic, 0..=2) {
-        return Front::Broken(Malformed::new("magic", Reason::InvalidValue));
+        return Prefix::Broken(Malformed::new("magic", Reason::InvalidValue));
     }
     let whole = length
         .checked_add(LOG_OVERHEAD_BYTES as i32)
         .and_then(|whole| usize::try_from(whole).ok());
     match whole {
-        None => Front::Overflowing,
-        Some(whole) if whole > bytes.len() => Front::Cut,
-        Some(whole) => Front::Whole {
+        None => Prefix::Overflowing,
+        Some(whole) if whole > bytes.len() => Prefix::Cut,
+        Some(whole) => Prefix::Whole {
             magic: i8::from_be_bytes([magic]),
             bytes: whole,
         },

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::answers::Metadata;
 use super::call_error::CallError;
 use super::link::Link;
 use super::registry::{Key, Registry, Word};
+use super::responses::Metadata;
 use super::status::{Condition, OwnNode};
 use crate::config::{Config, HostPort, Sasl};
 use crate::net::Connector;
@@ -16,7 +16,7 @@ use crate::net::Connector;
 const LOOKUP: Duration = Duration::from_secs(5);
 
 /// What the tasks of the control plane share.
-pub(super) struct Shared {
+pub(super) struct ControlPlane {
     pub(super) registry: Registry,
     pub(super) condition: Condition,
     pub(super) connector: Connector,
@@ -27,7 +27,7 @@ pub(super) struct Shared {
     last_good: Mutex<Option<HostPort>>,
 }
 
-impl Shared {
+impl ControlPlane {
     pub(super) fn new(config: &Config, connector: Connector) -> Self {
         Self {
             registry: Registry::default(),
@@ -88,7 +88,7 @@ impl Shared {
             .collect()
     }
 
-    /// Every Metadata answer names all nodes that live.
+    /// Every Metadata response names all nodes that live.
     pub(super) fn learn_nodes(&self, metadata: &Metadata) {
         let nodes = metadata.nodes();
         // A broker that has just started may not know any yet.
@@ -131,7 +131,7 @@ impl Shared {
     }
 
     /// The broker that is asked where this one is meant: any, where it is not known.
-    pub(super) fn desk_of(&self, node_id: Option<i32>) -> Option<i32> {
+    pub(super) fn queue_of(&self, node_id: Option<i32>) -> Option<i32> {
         node_id.filter(|id| self.registry.node(*id).is_some())
     }
 

@@ -15,7 +15,7 @@ const VECTORED: usize = 64;
 
 /// A queue of pieces. Empty, it holds no memory but its own few words and no budget.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct WriteQueue {
     pieces: VecDeque<Bytes>,
     bytes: usize,
     /// Bytes that left, in all.
@@ -25,7 +25,7 @@ pub struct Outbox {
     lease: Lease,
 }
 
-impl Outbox {
+impl WriteQueue {
     /// Nothing waits to be written.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty() && !self.is_flushing

@@ -1,6 +1,6 @@
-//! Answers what sessions ask on demand: one desk, with a connection of its own, per broker asked.
+//! Answers what sessions ask on demand: one lookup queue, with a connection of its own, per broker asked.
 //!
-//! Invariant: questions that wait together go out together, and the same question goes out once. A desk puts
+//! Invariant: questions that wait together go out together, and the same question goes out once. A lookup queue puts
 //! its findings into the registry; askers read them there.
 
 use std::collections::{HashMap, HashSet};
@@ -16,12 +16,12 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::ASK_DEADLINE;
-use super::answers::{METADATA_BY_ID, TOPIC_AUTHORIZATION_FAILED};
 use super::call_error::CallError;
-use super::describe::{self, Outcome};
+use super::control_plane::ControlPlane;
+use super::describe::{self, Described};
 use super::link::Link;
 use super::registry::{Key, Word};
-use super::shared::Shared;
+use super::responses::{METADATA_BY_ID, TOPIC_AUTHORIZATION_FAILED};
 use super::topic::Topic;
 use crate::config::HostPort;
 
@@ -43,7 +43,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Unanswered>>;
 
 /// A question to the cluster.
 #[derive(Debug)]
-pub(super) enum Ask {
+pub(super) enum Query {
     /// What is it, where is it? What is found is in the registry.
     Find {
         key: Key,
@@ -61,7 +61,7 @@ pub(super) enum Ask {
     },
 }
 
-impl Ask {
+impl Query {
     /// The broker to ask; `None` is any.
     pub(super) const fn node_id(&self) -> Option<i32> {
         let (Self::Find { node_id, .. } | Self::Limits { node_id, .. }) = self;
@@ -86,37 +86,37 @@ impl Ask {
 
 /// Serves questions until their channel closes.
 pub(super) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<ControlPlane>,
     node_id: Option<i32>,
-    mut asks: mpsc::Receiver<Ask>,
+    mut queries: mpsc::Receiver<Query>,
 ) {
-    let mut desk = Desk {
+    let mut lookup_queue = LookupQueue {
         shared,
         node_id,
         link: None,
         failed: None,
     };
     loop {
-        let first = match timeout(IDLE, asks.recv()).await {
+        let first = match timeout(IDLE, queries.recv()).await {
             Ok(Some(ask)) => ask,
             Ok(None) => return,
             Err(_) => {
-                desk.link = None;
+                lookup_queue.link = None;
                 continue;
             }
         };
         let mut batch = vec![first];
         while batch.len() < describe::PAGE
-            && let Ok(ask) = asks.try_recv()
+            && let Ok(ask) = queries.try_recv()
         {
             batch.push(ask);
         }
-        desk.answer(batch).await;
+        lookup_queue.response(batch).await;
     }
 }
 
-struct Desk {
-    shared: Arc<Shared>,
+struct LookupQueue {
+    shared: Arc<ControlPlane>,
     /// The broker to ask; `None` is any.
     node_id: Option<i32>,
     link: Option<Link>,
@@ -139,22 +139,22 @@ struct Found {
     /// What the broker said of what was looked for.
     words: HashMap<Key, Word>,
     /// What became of the topics whose limits were asked.
-    limits: HashMap<Arc<str>, Outcome>,
+    limits: HashMap<Arc<str>, Described>,
 }
 
 impl Questions {
-    fn of(asks: &[Ask]) -> Self {
+    fn of(queries: &[Query]) -> Self {
         let mut questions = Self::default();
-        for ask in asks {
+        for ask in queries {
             match ask {
-                Ask::Find { key, .. } => {
+                Query::Find { key, .. } => {
                     match key {
                         Key::Name(name) => questions.names.insert(Arc::clone(name)),
                         Key::Id(id) => questions.ids.insert(*id),
                         Key::Node(node_id) => questions.nodes.insert(*node_id),
                     };
                 }
-                Ask::Limits { topic, .. } => {
+                Query::Limits { topic, .. } => {
                     questions
                         .limits
                         .insert(Arc::clone(&topic.name), Arc::clone(topic));
@@ -165,12 +165,12 @@ impl Questions {
     }
 }
 
-impl Desk {
-    async fn answer(&mut self, batch: Vec<Ask>) {
-        let open: Vec<Ask> = batch
+impl LookupQueue {
+    async fn response(&mut self, batch: Vec<Query>) {
+        let open: Vec<Query> = batch
             .into_iter()
             .filter(|ask| !ask.is_abandoned())
-            .filter_map(|ask| self.answer_from_memory(ask))
+            .filter_map(|ask| self.response_from_memory(ask))
             .collect();
         if open.is_empty() {
             return;
@@ -181,26 +181,26 @@ impl Desk {
         }
         for ask in open {
             match ask {
-                Ask::Find { key, reply, .. } => {
+                Query::Find { key, reply, .. } => {
                     let word = found.words.get(&key).copied();
                     let _ = reply.send(word.ok_or(Unanswered::Unreachable));
                 }
-                Ask::Limits { topic, reply, .. } => {
+                Query::Limits { topic, reply, .. } => {
                     let _ = reply.send(match found.limits.get(&topic.name) {
-                        Some(Outcome::Read) => Ok(()),
-                        Some(Outcome::Forbidden) => Err(Unanswered::Forbidden),
-                        Some(Outcome::Gone) => Err(Unanswered::Absent),
-                        Some(Outcome::Failed) | None => Err(Unanswered::Unreachable),
+                        Some(Described::Read) => Ok(()),
+                        Some(Described::Forbidden) => Err(Unanswered::Forbidden),
+                        Some(Described::Gone) => Err(Unanswered::Absent),
+                        Some(Described::Failed) | None => Err(Unanswered::Unreachable),
                     });
                 }
             }
         }
     }
 
-    /// Where the answer came while the question waited, it is not asked again.
-    fn answer_from_memory(&self, ask: Ask) -> Option<Ask> {
+    /// Where the response came while the question waited, it is not asked again.
+    fn response_from_memory(&self, ask: Query) -> Option<Query> {
         match ask {
-            Ask::Find {
+            Query::Find {
                 key,
                 node_id,
                 since,
@@ -210,14 +210,14 @@ impl Desk {
                     let _ = reply.send(Ok(word));
                     None
                 }
-                None => Some(Ask::Find {
+                None => Some(Query::Find {
                     key,
                     node_id,
                     since,
                     reply,
                 }),
             },
-            Ask::Limits {
+            Query::Limits {
                 topic,
                 node_id,
                 since,
@@ -227,7 +227,7 @@ impl Desk {
                     let _ = reply.send(Ok(()));
                     None
                 }
-                None => Some(Ask::Limits {
+                None => Some(Query::Limits {
                     topic,
                     node_id,
                     since,
@@ -352,8 +352,8 @@ impl Desk {
                     Some(name) if !by_id => Key::Name(Arc::from(name)),
                     _ => Key::Id(entry.id),
                 };
-                if let Some(sighting) = entry.sighting() {
-                    topics.push(registry.see(&sighting, sent_at));
+                if let Some(observation) = entry.observation() {
+                    topics.push(registry.see(&observation, sent_at));
                     words.insert(key, Word::Here);
                 } else if entry.error_code == TOPIC_AUTHORIZATION_FAILED {
                     self.shared.condition.hidden(&key);

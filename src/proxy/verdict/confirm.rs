@@ -7,15 +7,16 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    Asked, CURRENT, Judge, NOTHING_FOR_NOBODY, Outcome, PLACE_UNKNOWN, Question, TopicHandle,
+    CURRENT, Gathered, Judge, NO_RECORDS, Outcome, PLACE_UNKNOWN, Question, TopicHandle,
     UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
 };
-use crate::policy::{Action, Limit, Source};
+use crate::policy::Limit;
+use crate::vocabulary::{Action, Source};
 use crate::wire::produce::FIRST_TOPIC_ID_VERSION;
 
 /// What is asked of one topic before anything is refused.
 #[derive(Debug)]
-pub struct Doubt {
+pub struct ToConfirm {
     /// Its name.
     pub topic: Arc<str>,
     /// Whether the session's own broker has a partition of it that nobody has told us of. Else only its limits.
@@ -38,43 +39,43 @@ enum Standing {
 impl Judge {
     /// What must be confirmed before anything is refused: that the broker would have judged the batch by its
     /// size at all (topic and partition exist), and that a learned limit is still true.
-    pub(super) fn doubts(&mut self, frame: &[u8], asked: &Asked) -> Option<Question> {
-        let (doubts, fallen) = self.doubt_each(asked);
-        if !doubts.is_empty() {
-            return Some(Question::Topics(doubts));
+    pub(super) fn to_confirm(&mut self, frame: &[u8], asked: &Gathered) -> Option<Question> {
+        let (to_confirm, fallen) = self.look_at_each(asked);
+        if !to_confirm.is_empty() {
+            return Some(Question::Topics(to_confirm));
         }
         if fallen.is_empty() {
             return None;
         }
-        let question = self.weigh_by_rules(frame, &fallen, asked);
+        let question = self.evaluate_by_rules(frame, &fallen, asked);
         if question.is_some() {
             return question;
         }
         // Rules are all that is left, and for them everything was asked.
-        self.doubt_each(asked);
+        self.look_at_each(asked);
         None
     }
 
-    /// What is in doubt, and where in `weighed` a learned limit no longer counts. A rule is never given up for a place
+    /// What is in topic_to_confirm, and where in `evaluated` a learned limit no longer counts. A rule is never given up for a place
     /// that is not known: another broker, or this one a moment later, may know it and store the batch.
-    fn doubt_each(&mut self, asked: &Asked) -> (Vec<Doubt>, Vec<usize>) {
-        let mut over: BTreeMap<Arc<str>, Doubt> = BTreeMap::new();
+    fn look_at_each(&mut self, asked: &Gathered) -> (Vec<ToConfirm>, Vec<usize>) {
+        let mut over: BTreeMap<Arc<str>, ToConfirm> = BTreeMap::new();
         let (mut is_doubtful, mut fallen) = (false, Vec::new());
         let is_by_id = self.layout.version >= FIRST_TOPIC_ID_VERSION;
-        let mut weighed = std::mem::take(&mut self.weighed);
-        for (at, weighed) in weighed.iter_mut().enumerate() {
-            let (topic, limit) = match &weighed.outcome {
+        let mut evaluated = std::mem::take(&mut self.evaluated);
+        for (at, evaluated) in evaluated.iter_mut().enumerate() {
+            let (topic, limit) = match &evaluated.outcome {
                 Outcome::Over(measured, violation) => (&measured.topic, Some(&violation.limit)),
                 Outcome::NoRecords(topic) => (topic, None),
                 _ => continue,
             };
             let topic = Arc::clone(topic);
             let learned = limit.filter(|limit| !topic.policy.is_configured(limit));
-            let partition = self.layout.partitions[weighed.partition_entry].index;
+            let partition = self.layout.partitions[evaluated.partition_entry].index;
             let members = topic.policy.members.iter().map(|bound| &bound.topic);
             for name in members.chain([&topic.name]) {
                 if let Entry::Vacant(entry) = over.entry(Arc::clone(name)) {
-                    entry.insert(Doubt {
+                    entry.insert(ToConfirm {
                         topic: Arc::clone(name),
                         is_place_in_doubt: false,
                         id: None,
@@ -86,16 +87,16 @@ impl Judge {
                 Standing::LimitDoubtful => is_doubtful = true,
                 Standing::PlaceDoubtful => {
                     is_doubtful = true;
-                    if let Some(doubt) = over.get_mut(&topic.name) {
-                        doubt.is_place_in_doubt = true;
-                        doubt.id = topic.known.as_ref().map(|known| known.id);
-                        doubt.id = doubt.id.filter(|_| is_by_id);
+                    if let Some(topic_to_confirm) = over.get_mut(&topic.name) {
+                        topic_to_confirm.is_place_in_doubt = true;
+                        topic_to_confirm.id = topic.known.as_ref().map(|known| known.id);
+                        topic_to_confirm.id = topic_to_confirm.id.filter(|_| is_by_id);
                     }
                 }
                 Standing::Falls if learned.is_some() => fallen.push(at),
                 Standing::Falls => {
                     let is_gone = is_by_id && asked.absent.contains(&topic.name);
-                    weighed.outcome.fall(if is_gone {
+                    evaluated.outcome.demote(if is_gone {
                         UNKNOWN_TOPIC_ID
                     } else {
                         UNKNOWN_TOPIC_OR_PARTITION
@@ -103,10 +104,10 @@ impl Judge {
                 }
             }
         }
-        self.weighed = weighed;
+        self.evaluated = evaluated;
         // All of them: what stands now may be too old when the others are confirmed.
-        let doubts = is_doubtful.then(|| over.into_values().collect());
-        (doubts.unwrap_or_default(), fallen)
+        let to_confirm = is_doubtful.then(|| over.into_values().collect());
+        (to_confirm.unwrap_or_default(), fallen)
     }
 
     /// `learned` is the limit that is exceeded; `None` where it is configured, or where no limit is needed.
@@ -115,7 +116,7 @@ impl Judge {
         topic: &TopicHandle,
         learned: Option<&Limit>,
         partition: i32,
-        asked: &Asked,
+        asked: &Gathered,
     ) -> Standing {
         match topic.known.as_ref().and_then(|known| known.partitions()) {
             // Once asked, only what was read is judged by.
@@ -155,13 +156,13 @@ impl Judge {
 impl Outcome {
     /// What a rule forbids, or nobody can store, has no place at the broker: what the broker itself would say of that,
     /// a retriable error, is said here.
-    fn fall(&mut self, error_code: i16) {
+    fn demote(&mut self, error_code: i16) {
         *self = match std::mem::replace(self, Self::Pass) {
             Self::Over(measured, _) if measured.topic.policy.action == Action::Observe => {
                 Self::Within(measured)
             }
-            Self::Over(..) => Self::Answer(error_code, PLACE_UNKNOWN),
-            Self::NoRecords(_) => Self::Answer(error_code, NOTHING_FOR_NOBODY),
+            Self::Over(..) => Self::Response(error_code, PLACE_UNKNOWN),
+            Self::NoRecords(_) => Self::Response(error_code, NO_RECORDS),
             other => other,
         };
     }

@@ -1,4 +1,4 @@
-//! From the broker to the client: answers matched with the ledger, the few that carry addresses rewritten,
+//! From the broker to the client: answers matched with the list of requests in flight, the few that carry addresses rewritten,
 //! refusals merged in, everything else passed on as it comes.
 
 mod fetched;
@@ -9,49 +9,49 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::buffers::{self, BUFFER_BYTES};
-use super::hearsay::Hearsay;
+use super::metadata_tap::MetadataTap;
 use super::{Close, Session, Upstream};
-use crate::proxy::ledger::{Answer, Expected, Produced};
+use crate::proxy::in_flight::{Expected, Produced, Response};
 use crate::proxy::verdict::by_topic;
 use crate::wire::addresses::{self, TailKind};
 use crate::wire::api::PREFIX_BYTES;
-use crate::wire::produce_answer::{self, ProduceAnswer};
+use crate::wire::produce_response::{self, ProduceResponse};
 use crate::wire::walk::Walker;
 use crate::wire::{Malformed, Reader, Reason, api, api_versions, fetch};
 
 /// Length prefix and correlation id.
 const HEAD_BYTES: usize = 8;
-/// The largest answer that is held to be rewritten: a Produce answer for 100,000 partitions has 4 MB.
+/// The largest answer that is held to be rewritten: a Produce response for 100,000 partitions has 4 MB.
 const LONGEST_HELD: usize = 64 * 1024 * 1024;
-/// The longest broker list, and the longest tail of a Fetch answer.
+/// The longest broker list, and the longest tail of a Fetch response.
 const LONGEST_ADDRESSES: usize = 4 * 1024 * 1024;
 
 /// The way back.
 #[derive(Default)]
-pub struct Answers {
+pub struct Responses {
     intake: Intake,
     rest: Bytes,
-    /// For how long the Produce answer in hand asks its client to be silent.
+    /// For how long the Produce response in hand asks its client to be silent.
     throttle_ms: i32,
 }
 
-/// Where in an answer the stream stands.
+/// Where in a response the stream stands.
 enum Intake {
-    /// Between answers, or in the head of one whose first bytes came alone.
+    /// Between responses, or in the head of one whose first bytes came alone.
     Head(Vec<u8>),
-    /// An answer streams through: bytes to come, and what is read of them on the way.
+    /// A response streams through: bytes to come, and what is read of them on the way.
     Pass {
         left: usize,
         expected: Expected,
-        hearsay: Option<Box<Hearsay>>,
+        metadata_tap: Option<Box<MetadataTap>>,
     },
-    /// An answer is held until it is whole, or until its broker list is.
+    /// A response is held until it is whole, or until its broker list is.
     Hold {
         frame: BytesMut,
         frame_bytes: usize,
         expected: Expected,
     },
-    /// A Fetch answer without addresses streams through and is watched; no walker: not understood.
+    /// A Fetch response without addresses streams through and is watched; no walker: not understood.
     Watch {
         walker: Option<Walker>,
         /// Bytes of the head still at the front of what comes: they are here, all of them.
@@ -59,7 +59,7 @@ enum Intake {
         left: usize,
         expected: Expected,
     },
-    /// An answer streams through up to its tail, which is held.
+    /// A response streams through up to its tail, which is held.
     Tail {
         walker: Walker,
         left: usize,
@@ -75,13 +75,13 @@ impl Default for Intake {
     }
 }
 
-impl Answers {
-    /// An answer has begun and is not over: its entry has left the ledger, and some of its bytes have yet to come.
+impl Responses {
+    /// A response has begun and is not over: its entry has left the list of requests in flight, and some of its bytes have yet to come.
     pub fn is_busy(&self) -> bool {
         !matches!(&self.intake, Intake::Head(begun) if begun.is_empty())
     }
 
-    /// Memory for what is held of the answer in hand.
+    /// Memory for what is held of the response in hand.
     pub fn held_bytes(&self) -> usize {
         match &self.intake {
             Intake::Hold { frame, .. } => frame.capacity(),
@@ -91,8 +91,8 @@ impl Answers {
     }
 }
 
-/// What an answer needs.
-enum Plan {
+/// What a response needs.
+enum Treatment {
     Pass,
     Whole,
     MetadataHead,
@@ -100,23 +100,23 @@ enum Plan {
     Tail(TailKind),
 }
 
-fn plan(expected: &Expected) -> Plan {
+fn plan(expected: &Expected) -> Treatment {
     let version = expected.api_version;
-    match (&expected.answer, expected.api_key) {
-        (Answer::Produce(_) | Answer::Authenticate(_), _) => Plan::Whole,
-        (Answer::Token | Answer::Made(_), _) => Plan::Pass,
-        (Answer::Forwarded, api::API_VERSIONS) => Plan::Whole,
-        (Answer::Forwarded, api::METADATA) => Plan::MetadataHead,
-        (Answer::Forwarded, api::FETCH) if version >= 16 => Plan::Tail(TailKind::Fetch),
-        (Answer::Forwarded, api::FETCH) if fetch::VERSIONS.contains(&version) => Plan::Watch,
-        (Answer::Forwarded, api::SHARE_FETCH) => Plan::Tail(TailKind::ShareFetch),
-        (Answer::Forwarded, key) if addresses::is_rewritten_whole(key) => Plan::Whole,
-        (Answer::Forwarded, _) => Plan::Pass,
+    match (&expected.response, expected.api_key) {
+        (Response::Produce(_) | Response::Authenticate(_), _) => Treatment::Whole,
+        (Response::Token | Response::Made(_), _) => Treatment::Pass,
+        (Response::Forwarded, api::API_VERSIONS) => Treatment::Whole,
+        (Response::Forwarded, api::METADATA) => Treatment::MetadataHead,
+        (Response::Forwarded, api::FETCH) if version >= 16 => Treatment::Tail(TailKind::Fetch),
+        (Response::Forwarded, api::FETCH) if fetch::VERSIONS.contains(&version) => Treatment::Watch,
+        (Response::Forwarded, api::SHARE_FETCH) => Treatment::Tail(TailKind::ShareFetch),
+        (Response::Forwarded, key) if addresses::is_rewritten_whole(key) => Treatment::Whole,
+        (Response::Forwarded, _) => Treatment::Pass,
     }
 }
 
-/// Bytes of a frame with this length prefix, if an answer can have it.
-fn answer_bytes(declared: i32, is_token: bool) -> Result<usize, Malformed> {
+/// Bytes of a frame with this length prefix, if a response can have it.
+fn response_bytes(declared: i32, is_token: bool) -> Result<usize, Malformed> {
     let length = usize::try_from(declared)
         .map_err(|_| Malformed::new("response_length", Reason::NegativeLength))?;
     if length < HEAD_BYTES - PREFIX_BYTES && !is_token {
@@ -127,16 +127,16 @@ fn answer_bytes(declared: i32, is_token: bool) -> Result<usize, Malformed> {
 
 impl Session {
     /// Moves what can be moved, one read at most. `Ok(true)` when anything was.
-    pub(super) fn poll_answers(&mut self, cx: &mut Context<'_>) -> Result<bool, Close> {
+    pub(super) fn poll_responses(&mut self, cx: &mut Context<'_>) -> Result<bool, Close> {
         self.place_made();
-        let had_answers = !self.to_client.is_empty();
-        if had_answers && self.poll_write_client(cx)?.is_pending() {
+        let had_responses = !self.to_client.is_empty();
+        if had_responses && self.poll_write_client(cx)?.is_pending() {
             return Ok(false);
         }
         let Upstream::Open(upstream) = &mut self.upstream else {
-            return Ok(had_answers);
+            return Ok(had_responses);
         };
-        let read = match &mut self.answers.intake {
+        let read = match &mut self.responses.intake {
             Intake::Hold {
                 frame, frame_bytes, ..
             } => {
@@ -145,23 +145,23 @@ impl Session {
             }
             _ => buffers::poll_read_chunk(upstream, cx, self.shared.budget.is_short()).map_ok(
                 |chunk| {
-                    self.answers.rest = chunk;
-                    self.answers.rest.len()
+                    self.responses.rest = chunk;
+                    self.responses.rest.len()
                 },
             ),
         };
         match read {
-            Poll::Pending => return Ok(had_answers),
+            Poll::Pending => return Ok(had_responses),
             Poll::Ready(Err(error)) => return Err(Close::Upstream(error)),
             Poll::Ready(Ok(0)) => return Err(self.closed_by_broker()),
             Poll::Ready(Ok(_)) => self.last_traffic = Instant::now(),
         }
-        let consumed = if self.answers.rest.is_empty() {
+        let consumed = if self.responses.rest.is_empty() {
             self.held_more()
         } else {
-            self.consume_answers()
+            self.consume_responses()
         };
-        consumed.map_err(Close::MalformedAnswer)?;
+        consumed.map_err(Close::MalformedResponse)?;
         if !self.to_client.is_empty() && self.poll_write_client(cx)?.is_pending() {
             self.to_client.hold(self.shared.budget.charge(BUFFER_BYTES));
         }
@@ -169,8 +169,8 @@ impl Session {
     }
 
     fn closed_by_broker(&self) -> Close {
-        if self.answers.is_busy() {
-            Close::MalformedAnswer(Malformed::new("response", Reason::Truncated))
+        if self.responses.is_busy() {
+            Close::MalformedResponse(Malformed::new("response", Reason::Truncated))
         } else {
             Close::ByBroker
         }
@@ -186,8 +186,8 @@ impl Session {
 
     /// Answers made here go out as soon as everything before them has.
     fn place_made(&mut self) {
-        while !self.answers.is_busy() {
-            let Some((expected, bytes)) = self.ledger.take_made() else {
+        while !self.responses.is_busy() {
+            let Some((expected, bytes)) = self.in_flight.take_made() else {
                 return;
             };
             self.to_client.push(bytes);
@@ -199,7 +199,7 @@ impl Session {
         match expected.api_key {
             api::PRODUCE => self.produce_answered(expected.since),
             api::FETCH if fetch::VERSIONS.contains(&expected.api_version) => {
-                self.fetches.get_or_insert_default().end_answer();
+                self.fetches.get_or_insert_default().end_response();
                 self.judge.topics.release();
             }
             api::SHARE_FETCH => {
@@ -217,7 +217,7 @@ impl Session {
 
     /// A record of that request which lingered in its producer is certain by now.
     fn produce_answered(&mut self, asked: Instant) {
-        let throttle_ms = std::mem::take(&mut self.answers.throttle_ms);
+        let throttle_ms = std::mem::take(&mut self.responses.throttle_ms);
         let throttled = Duration::from_millis(throttle_ms.max(0).unsigned_abs().into());
         let linger = &mut self.judge.linger;
         if let Some(suspect) = linger.answered(asked, self.last_traffic, throttled) {
@@ -225,32 +225,34 @@ impl Session {
         }
     }
 
-    fn consume_answers(&mut self) -> Result<(), Malformed> {
-        while !self.answers.rest.is_empty() {
-            match &mut self.answers.intake {
+    fn consume_responses(&mut self) -> Result<(), Malformed> {
+        while !self.responses.rest.is_empty() {
+            match &mut self.responses.intake {
                 Intake::Head(_) => {
-                    let Some((frame_bytes, correlation_id)) = self.next_answer_head()? else {
+                    let Some((frame_bytes, correlation_id)) = self.next_response_head()? else {
                         continue;
                     };
-                    let expected = self.ledger.answered(correlation_id)?;
-                    self.start_answer(frame_bytes, expected)?;
+                    let expected = self.in_flight.answered(correlation_id)?;
+                    self.start_response(frame_bytes, expected)?;
                 }
-                Intake::Pass { left, hearsay, .. } => {
-                    let here = (*left).min(self.answers.rest.len());
+                Intake::Pass {
+                    left, metadata_tap, ..
+                } => {
+                    let here = (*left).min(self.responses.rest.len());
                     *left -= here;
                     let is_over = *left == 0;
-                    let chunk = self.answers.rest.split_to(here);
-                    hearsay.take_if(|hearsay| !hearsay.read(&chunk));
+                    let chunk = self.responses.rest.split_to(here);
+                    metadata_tap.take_if(|metadata_tap| !metadata_tap.read(&chunk));
                     self.to_client.push(chunk);
                     if is_over {
-                        self.end_answer();
+                        self.end_response();
                     }
                 }
                 Intake::Hold {
                     frame, frame_bytes, ..
                 } => {
-                    let here = (*frame_bytes - frame.len()).min(self.answers.rest.len());
-                    frame.extend_from_slice(&self.answers.rest.split_to(here));
+                    let here = (*frame_bytes - frame.len()).min(self.responses.rest.len());
+                    frame.extend_from_slice(&self.responses.rest.split_to(here));
                     self.held_more()?;
                 }
                 Intake::Watch { .. } => self.watch(),
@@ -260,9 +262,9 @@ impl Session {
         Ok(())
     }
 
-    /// The answer in hand is over: count it, and let answers made here follow.
-    fn end_answer(&mut self) {
-        match std::mem::take(&mut self.answers.intake) {
+    /// The response in hand is over: count it, and let answers made here follow.
+    fn end_response(&mut self) {
+        match std::mem::take(&mut self.responses.intake) {
             Intake::Pass { expected, .. }
             | Intake::Hold { expected, .. }
             | Intake::Watch { expected, .. }
@@ -274,16 +276,16 @@ impl Session {
 
     /// Frame length and correlation id at the front of `rest`, once both have come. A bare token has no
     /// correlation id, and may be shorter than one.
-    fn next_answer_head(&mut self) -> Result<Option<(usize, i32)>, Malformed> {
-        if self.ledger.is_empty() {
-            return Err(Malformed::new("correlation_id", Reason::UnexpectedAnswer));
+    fn next_response_head(&mut self) -> Result<Option<(usize, i32)>, Malformed> {
+        if self.in_flight.is_empty() {
+            return Err(Malformed::new("correlation_id", Reason::UnexpectedResponse));
         }
-        let is_token = self.ledger.is_token_next();
-        let Answers {
+        let is_token = self.in_flight.is_token_next();
+        let Responses {
             intake: Intake::Head(begun),
             rest,
             ..
-        } = &mut self.answers
+        } = &mut self.responses
         else {
             return Ok(None);
         };
@@ -293,7 +295,7 @@ impl Session {
         }
         let r = &mut Reader::new(rest);
         let length = match r.int32("response_length") {
-            Ok(length) => Some(answer_bytes(length, is_token)?),
+            Ok(length) => Some(response_bytes(length, is_token)?),
             Err(_) => None,
         };
         match (length, r.int32("correlation_id")) {
@@ -307,38 +309,39 @@ impl Session {
         }
     }
 
-    fn start_answer(&mut self, frame_bytes: usize, expected: Expected) -> Result<(), Malformed> {
+    fn start_response(&mut self, frame_bytes: usize, expected: Expected) -> Result<(), Malformed> {
         let plan = plan(&expected);
-        let is_whole = self.answers.rest.len() >= frame_bytes;
+        let is_whole = self.responses.rest.len() >= frame_bytes;
         match plan {
-            Plan::Pass => {
-                self.answers.intake = Intake::Pass {
+            Treatment::Pass => {
+                self.responses.intake = Intake::Pass {
                     left: frame_bytes,
                     expected,
-                    hearsay: None,
+                    metadata_tap: None,
                 }
             }
-            Plan::Watch => {
-                self.fetches.get_or_insert_default().begin_answer();
+            Treatment::Watch => {
+                self.fetches.get_or_insert_default().begin_response();
                 let walker = fetched::walker(TailKind::Fetch, expected.api_version, frame_bytes);
-                self.answers.intake = Intake::Watch {
+                self.responses.intake = Intake::Watch {
                     walker: Some(walker),
                     head_left: HEAD_BYTES,
                     left: frame_bytes,
                     expected,
                 };
             }
-            Plan::Tail(kind) if is_whole => {
-                let frame = self.answers.rest.split_to(frame_bytes);
+            Treatment::Tail(kind) if is_whole => {
+                let frame = self.responses.rest.split_to(frame_bytes);
                 self.rewrite_whole_tail(frame, kind, &expected)?;
                 self.answered(&expected);
                 self.place_made();
             }
-            Plan::Tail(kind) => {
-                self.fetches.get_or_insert_default().begin_answer();
+            Treatment::Tail(kind) => {
+                self.fetches.get_or_insert_default().begin_response();
                 let walker = fetched::walker(kind, expected.api_version, frame_bytes);
-                self.to_client.push(self.answers.rest.split_to(HEAD_BYTES));
-                self.answers.intake = Intake::Tail {
+                self.to_client
+                    .push(self.responses.rest.split_to(HEAD_BYTES));
+                self.responses.intake = Intake::Tail {
                     walker,
                     left: frame_bytes - HEAD_BYTES,
                     tail: Vec::new(),
@@ -346,17 +349,17 @@ impl Session {
                     expected,
                 };
             }
-            Plan::Whole if is_whole => {
-                let frame = self.answers.rest.split_to(frame_bytes);
+            Treatment::Whole if is_whole => {
+                let frame = self.responses.rest.split_to(frame_bytes);
                 self.rewrite_whole(frame, expected)?;
                 self.place_made();
             }
-            Plan::Whole | Plan::MetadataHead => {
-                if matches!(plan, Plan::Whole) && frame_bytes > LONGEST_HELD {
+            Treatment::Whole | Treatment::MetadataHead => {
+                if matches!(plan, Treatment::Whole) && frame_bytes > LONGEST_HELD {
                     return Err(Malformed::new("response_length", Reason::TooLong));
                 }
                 // Grows as bytes come: the declared length is the broker's word.
-                self.answers.intake = Intake::Hold {
+                self.responses.intake = Intake::Hold {
                     frame: BytesMut::new(),
                     frame_bytes,
                     expected,
@@ -366,20 +369,23 @@ impl Session {
         Ok(())
     }
 
-    /// More of a held answer has come.
+    /// More of a held response has come.
     fn held_more(&mut self) -> Result<(), Malformed> {
         let Intake::Hold {
             frame,
             frame_bytes,
             expected,
-        } = &mut self.answers.intake
+        } = &mut self.responses.intake
         else {
             return Ok(());
         };
         let (frame_bytes, is_whole) = (*frame_bytes, frame.len() == *frame_bytes);
         if expected.api_key == api::METADATA {
-            let Some((head, replaced)) =
-                addresses::rewrite_metadata_head(frame, expected.api_version, &self.shared.book)?
+            let Some((head, replaced)) = addresses::rewrite_metadata_head(
+                frame,
+                expected.api_version,
+                &self.shared.advertised,
+            )?
             else {
                 return if frame.len() > LONGEST_ADDRESSES {
                     Err(Malformed::new("brokers", Reason::TooLong))
@@ -390,17 +396,17 @@ impl Session {
             let mut here = frame.split().freeze();
             let left = frame_bytes - here.len();
             here.advance(replaced);
-            let hearsay = Hearsay::of(
+            let metadata_tap = MetadataTap::of(
                 &self.shared.cluster,
                 expected.api_version,
                 frame_bytes - replaced,
             );
             self.to_client.push(head.into());
-            self.pass_rest(here, left, hearsay);
+            self.pass_rest(here, left, metadata_tap);
         } else if is_whole {
             let Intake::Hold {
                 frame, expected, ..
-            } = std::mem::take(&mut self.answers.intake)
+            } = std::mem::take(&mut self.responses.intake)
             else {
                 return Ok(());
             };
@@ -410,18 +416,18 @@ impl Session {
         Ok(())
     }
 
-    /// What is left of the answer in hand streams through, after what is `here` of it.
-    fn pass_rest(&mut self, here: Bytes, left: usize, mut hearsay: Option<Box<Hearsay>>) {
-        hearsay.take_if(|hearsay| !hearsay.read(&here));
+    /// What is left of the response in hand streams through, after what is `here` of it.
+    fn pass_rest(&mut self, here: Bytes, left: usize, mut metadata_tap: Option<Box<MetadataTap>>) {
+        metadata_tap.take_if(|metadata_tap| !metadata_tap.read(&here));
         self.to_client.push(here);
-        if let Intake::Hold { expected, .. } = std::mem::take(&mut self.answers.intake) {
-            self.answers.intake = Intake::Pass {
+        if let Intake::Hold { expected, .. } = std::mem::take(&mut self.responses.intake) {
+            self.responses.intake = Intake::Pass {
                 left,
                 expected,
-                hearsay,
+                metadata_tap,
             };
             if left == 0 {
-                self.end_answer();
+                self.end_response();
             }
         }
     }
@@ -429,11 +435,11 @@ impl Session {
     fn rewrite_whole(&mut self, frame: Bytes, mut expected: Expected) -> Result<(), Malformed> {
         let version = expected.api_version;
         let rewritten = match (
-            std::mem::replace(&mut expected.answer, Answer::Forwarded),
+            std::mem::replace(&mut expected.response, Response::Forwarded),
             expected.api_key,
         ) {
-            (Answer::Produce(produced), _) => self.produce_answer(frame, version, produced)?,
-            (Answer::Authenticate(claim), _) => {
+            (Response::Produce(produced), _) => self.produce_response(frame, version, produced)?,
+            (Response::Authenticate(claim), _) => {
                 self.on_authenticated(&frame, version, claim);
                 frame
             }
@@ -442,30 +448,32 @@ impl Session {
                 api_versions::clamp(&mut frame, version)?;
                 frame.freeze()
             }
-            (_, api_key) => addresses::rewrite(&frame, api_key, version, &self.shared.book)?.into(),
+            (_, api_key) => {
+                addresses::rewrite(&frame, api_key, version, &self.shared.advertised)?.into()
+            }
         };
         self.to_client.push(rewritten);
         self.answered(&expected);
         Ok(())
     }
 
-    fn produce_answer(
+    fn produce_response(
         &mut self,
         frame: Bytes,
         version: i16,
         produced: Produced,
     ) -> Result<Bytes, Malformed> {
         if produced.refused.is_empty()
-            && let Some(throttle_ms) = produce_answer::plain_throttle_ms(&frame, version)?
+            && let Some(throttle_ms) = produce_response::plain_throttle_ms(&frame, version)?
         {
-            self.answers.throttle_ms = throttle_ms;
+            self.responses.throttle_ms = throttle_ms;
             return Ok(frame);
         }
-        let mut answer = ProduceAnswer::read(&frame, version)?;
-        self.answers.throttle_ms = answer.throttle_time_ms;
-        self.explain_broker_refusals(&mut answer, version, &produced.sent)?;
-        answer.rewrite_addresses(&self.shared.book)?;
-        answer.merge(by_topic(produced.refused));
-        Ok(answer.encode(version).into())
+        let mut response = ProduceResponse::read(&frame, version)?;
+        self.responses.throttle_ms = response.throttle_time_ms;
+        self.explain_broker_refusals(&mut response, version, &produced.sent)?;
+        response.rewrite_addresses(&self.shared.advertised)?;
+        response.merge(by_topic(produced.refused));
+        Ok(response.encode(version).into())
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that are read in place, without building a message of them: Metadata, because a cluster's whole
+//! Responses that are read in place, without building a message of them: Metadata, because a cluster's whole
 //! list is large; ApiVersions, because it is read before a broker has shown anything of itself.
 
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 use uuid::Uuid;
 
-use super::registry::Sighting;
+use super::registry::TopicSeen;
 use crate::config::HostPort;
 use crate::wire::{Malformed, Reader, Reason};
 
@@ -30,7 +30,7 @@ pub(super) fn error_name(code: i16) -> Option<String> {
     ResponseError::try_from_code(code).map(|error| format!("{error:?}"))
 }
 
-/// A broker that does not know our ApiVersions answers in v0 with this code.
+/// A broker that does not know our ApiVersions responses in v0 with this code.
 pub(super) fn is_unsupported_version(body: &[u8]) -> bool {
     body.starts_with(&UNSUPPORTED_VERSION.to_be_bytes())
 }
@@ -77,17 +77,17 @@ pub(super) struct TopicEntry<'a> {
 
 impl<'a> TopicEntry<'a> {
     /// The topic, if the entry says that there is one. Errors of its partitions (no leader now) do not matter.
-    pub(super) fn sighting(&self) -> Option<Sighting<'a>> {
+    pub(super) fn observation(&self) -> Option<TopicSeen<'a>> {
         match self.error_code {
             UNKNOWN_TOPIC_OR_PARTITION
             | INVALID_TOPIC
             | TOPIC_AUTHORIZATION_FAILED
             | UNKNOWN_TOPIC_ID => None,
-            code => Some(Sighting {
+            code => Some(TopicSeen {
                 name: self.name.filter(|name| !name.is_empty())?,
                 id: self.id,
                 is_internal: self.is_internal,
-                // With an error, the partitions may be missing from the answer.
+                // With an error, the partitions may be missing from the response.
                 partitions: (code == 0).then_some(self.partitions),
             }),
         }
@@ -95,7 +95,7 @@ impl<'a> TopicEntry<'a> {
 }
 
 impl Metadata {
-    /// Reads the whole answer once.
+    /// Reads the whole response once.
     pub(super) fn check(body: Bytes, version: i16) -> Result<Self, Malformed> {
         let mut topics = 0usize;
         let error_code = read_metadata(

@@ -1,10 +1,10 @@
-//! Answers to Fetch and ShareFetch: read on their way for what they serve, and the broker addresses in their tail
+//! Responses to Fetch and ShareFetch: read on their way for what they serve, and the broker addresses in their tail
 //! (KIP-951) rewritten.
 
 use bytes::Bytes;
 
 use super::{HEAD_BYTES, Intake, LONGEST_ADDRESSES, Session};
-use crate::proxy::ledger::Expected;
+use crate::proxy::in_flight::Expected;
 use crate::wire::addresses::{self, TailKind};
 use crate::wire::api::PREFIX_BYTES;
 use crate::wire::walk::{self, Walker};
@@ -12,8 +12,8 @@ use crate::wire::{Malformed, Reason};
 
 pub(super) fn walker(kind: TailKind, version: i16, frame_bytes: usize) -> Walker {
     let message = match kind {
-        TailKind::Fetch => &walk::FETCH_ANSWER,
-        TailKind::ShareFetch => &walk::SHARE_FETCH_ANSWER,
+        TailKind::Fetch => &walk::FETCH_RESPONSE,
+        TailKind::ShareFetch => &walk::SHARE_FETCH_RESPONSE,
     };
     Walker::new(
         message,
@@ -30,8 +30,8 @@ impl Session {
         expected: &Expected,
     ) -> Result<(), Malformed> {
         let mut walker = walker(kind, expected.api_version, frame.len());
-        self.fetches.get_or_insert_default().begin_answer();
-        let walked = self.fetches.get_or_insert_default().read_answer(
+        self.fetches.get_or_insert_default().begin_response();
+        let walked = self.fetches.get_or_insert_default().read_response(
             &mut walker,
             frame.get(HEAD_BYTES..).unwrap_or_default(),
             &mut self.judge.topics,
@@ -48,7 +48,7 @@ impl Session {
             self.to_client.push(frame);
             return Ok(());
         }
-        let tail = addresses::rewrite_tail(tail, kind, &self.shared.book)?;
+        let tail = addresses::rewrite_tail(tail, kind, &self.shared.advertised)?;
         let length = u32::try_from(body.len() + tail.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
         self.to_client
             .push(Bytes::copy_from_slice(&length.to_be_bytes()));
@@ -57,33 +57,37 @@ impl Session {
         Ok(())
     }
 
-    /// A Fetch answer passes as it comes, whatever it is.
+    /// A Fetch response passes as it comes, whatever it is.
     pub(super) fn watch(&mut self) {
         let Intake::Watch {
             walker,
             head_left,
             left,
             ..
-        } = &mut self.answers.intake
+        } = &mut self.responses.intake
         else {
             return;
         };
-        let here = (*left).min(self.answers.rest.len());
-        let chunk = self.answers.rest.split_to(here);
+        let here = (*left).min(self.responses.rest.len());
+        let chunk = self.responses.rest.split_to(here);
         *left -= here;
         let body = chunk.get(std::mem::take(head_left)..).unwrap_or_default();
         let is_over = *left == 0;
         let fetches = self.fetches.get_or_insert_default();
         let topics = &mut self.judge.topics;
         let context = (&*self.shared, &self.who, self.last_traffic);
-        walker.take_if(|walker| fetches.read_answer(walker, body, topics, context).is_err());
+        walker.take_if(|walker| {
+            fetches
+                .read_response(walker, body, topics, context)
+                .is_err()
+        });
         self.to_client.push(chunk);
         if is_over {
-            self.end_answer();
+            self.end_response();
         }
     }
 
-    /// An answer too large to be here at once: its length has left already, so its tail keeps its length.
+    /// A response too large to be here at once: its length has left already, so its tail keeps its length.
     pub(super) fn walk_tail(&mut self) -> Result<(), Malformed> {
         let Intake::Tail {
             walker,
@@ -91,15 +95,15 @@ impl Session {
             tail,
             kind,
             ..
-        } = &mut self.answers.intake
+        } = &mut self.responses.intake
         else {
             return Ok(());
         };
-        let here = (*left).min(self.answers.rest.len());
-        let mut chunk = self.answers.rest.split_to(here);
+        let here = (*left).min(self.responses.rest.len());
+        let mut chunk = self.responses.rest.split_to(here);
         *left -= here;
         let is_over = *left == 0;
-        let walked = self.fetches.get_or_insert_default().read_answer(
+        let walked = self.fetches.get_or_insert_default().read_response(
             walker,
             &chunk,
             &mut self.judge.topics,
@@ -114,9 +118,9 @@ impl Session {
             if !walker.is_at_tail() {
                 return Err(Malformed::new("response_length", Reason::Truncated));
             }
-            let tail = addresses::rewrite_tail_in_place(tail, *kind, &self.shared.book)?;
+            let tail = addresses::rewrite_tail_in_place(tail, *kind, &self.shared.advertised)?;
             self.to_client.push(tail.into());
-            self.end_answer();
+            self.end_response();
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ impl PartitionResult {
 /// One topic's results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicResult {
-    /// The name or id, as encoded in the request (length included): the answer uses the same encoding.
+    /// The name or id, as encoded in the request (length included): the response uses the same encoding.
     pub key: Vec<u8>,
     /// Its partitions.
     pub partitions: Vec<PartitionResult>,
@@ -73,9 +73,9 @@ pub struct TopicResult {
     pub tags: Vec<u8>,
 }
 
-/// A whole answer.
+/// A whole response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProduceAnswer {
+pub struct ProduceResponse {
     /// Of the request.
     pub correlation_id: i32,
     /// Results by topic.
@@ -86,12 +86,12 @@ pub struct ProduceAnswer {
     pub tags: Vec<u8>,
 }
 
-/// The broker's answer needs no second look: no error and no addresses in it. Allocates nothing.
+/// The broker's response needs no second look: no error and no addresses in it. Allocates nothing.
 pub fn is_plain(frame: &[u8], version: i16) -> Result<bool, Malformed> {
     plain_throttle_ms(frame, version).map(|throttle_ms| throttle_ms.is_some())
 }
 
-/// `throttle_time_ms` of an answer that needs no second look; `None` of one that does.
+/// `throttle_time_ms` of a response that needs no second look; `None` of one that does.
 pub fn plain_throttle_ms(frame: &[u8], version: i16) -> Result<Option<i32>, Malformed> {
     let flexible = version >= FIRST_FLEXIBLE_VERSION;
     let r = &mut Reader::new(frame);
@@ -127,8 +127,8 @@ pub fn plain_throttle_ms(frame: &[u8], version: i16) -> Result<Option<i32>, Malf
     Ok(is_plain.then_some(throttle_ms))
 }
 
-impl ProduceAnswer {
-    /// An answer with these results and nothing else.
+impl ProduceResponse {
+    /// A response with these results and nothing else.
     pub fn new(correlation_id: i32, topics: Vec<TopicResult>) -> Self {
         Self {
             correlation_id,

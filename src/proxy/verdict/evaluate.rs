@@ -1,16 +1,20 @@
-//! One partition's batch on the scales: first the batch gate, by the header alone, then what is inside.
+//! One partition's batch on the evaluation: first the batch gate, by the header alone, then what is inside.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::measure::with_scratch;
-use super::{Asked, Measured, Outcome, TopicHandle};
-use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, Front, as_one_batch, front, largest_message};
+use super::{Gathered, Measured, Outcome, TopicHandle};
+use crate::batch::{
+    BATCH_HEADER_BYTES, BatchHeader, Prefix, as_one_batch, largest_message, prefix,
+};
 use crate::config::Decode;
 use crate::inspect::{
-    DeepLimits, Effort, Finding, Inspection, NearGates, Over, Scratch, inspect, inspect_message_set,
+    DeepLimits, Effort, Inspection, Judgement, NearGates, Over, Scratch, inspect,
+    inspect_message_set,
 };
-use crate::policy::{Action, BatchFacts, Codec, Size, Violation};
+use crate::policy::{BatchFacts, Size, Violation};
+use crate::vocabulary::{Action, Codec};
 use crate::wire::produce::Layout;
 use crate::wire::record_batch::ATTRIBUTES_LOW_AT;
 
@@ -100,7 +104,7 @@ fn see(
         };
         let effort = Effort::VERDICT.noticing_near(wanted.near_share);
         let mut inspection = inspect_with(effort, scratch);
-        let is_over = wanted.is_over || matches!(inspection.finding, Finding::Over(_));
+        let is_over = wanted.is_over || matches!(inspection.finding, Judgement::Over(_));
         let mut overs = Vec::new();
         if wanted.all_gates && is_over && !inspection.is_cut {
             let all = inspect_with(Effort::VERDICT.of_all_gates(), scratch);
@@ -126,26 +130,26 @@ fn look(
     }
 }
 
-/// The scales for the partitions of one request.
-pub(super) struct Scales<'a> {
+/// The evaluation for the partitions of one request.
+pub(super) struct Evaluation<'a> {
     frame: &'a [u8],
     layout: &'a Layout,
     decode: Decode,
     /// Bytes that may still be decompressed on this turn.
     decode_left: u64,
-    asked: &'a Asked,
+    asked: &'a Gathered,
     /// What was learned of the cluster does not count.
     by_rules_only: bool,
     long: Vec<LongDecode>,
 }
 
-impl<'a> Scales<'a> {
-    /// Scales for one request; `asked` is what is known already.
+impl<'a> Evaluation<'a> {
+    /// Evaluation for one request; `asked` is what is known already.
     pub(super) fn new(
         frame: &'a [u8],
         layout: &'a Layout,
         decode: Decode,
-        asked: &'a Asked,
+        asked: &'a Gathered,
     ) -> Self {
         Self {
             frame,
@@ -169,7 +173,7 @@ impl<'a> Scales<'a> {
     }
 
     /// Weighs the batch of one partition entry.
-    pub(super) fn weigh(
+    pub(super) fn evaluate(
         &mut self,
         topic: &Arc<TopicHandle>,
         partition_entry: usize,
@@ -177,7 +181,7 @@ impl<'a> Scales<'a> {
     ) -> Outcome {
         let bytes = self.frame.get(records.clone()).unwrap_or_default();
         if self.layout.version < FIRST_BATCH_VERSION {
-            return self.weigh_message_set(topic, partition_entry, records, bytes);
+            return self.evaluate_message_set(topic, partition_entry, records, bytes);
         }
         let Ok(header) = BatchHeader::read(bytes) else {
             return self.leave(records);
@@ -198,7 +202,7 @@ impl<'a> Scales<'a> {
             Some(violation) => {
                 self.over_batch(measured, violation, partition_entry, records, bytes)
             }
-            None => self.weigh_inside(measured, partition_entry, records, bytes),
+            None => self.evaluate_inside(measured, partition_entry, records, bytes),
         }
     }
 
@@ -211,10 +215,10 @@ impl<'a> Scales<'a> {
         if version < FIRST_BATCH_VERSION {
             return Outcome::Pass;
         }
-        let (magic, whole) = match front(bytes) {
-            Front::Cut => return Outcome::Invalid,
-            Front::Broken(_) | Front::Overflowing => return Outcome::SpoilsRequest,
-            Front::Whole { magic, bytes } => (magic, bytes),
+        let (magic, whole) = match prefix(bytes) {
+            Prefix::Cut => return Outcome::Invalid,
+            Prefix::Broken(_) | Prefix::Overflowing => return Outcome::SpoilsRequest,
+            Prefix::Whole { magic, bytes } => (magic, bytes),
         };
         if magic != 2 {
             return Outcome::Invalid;
@@ -228,17 +232,17 @@ impl<'a> Scales<'a> {
             (..FIRST_ZSTD_VERSION, Some(Codec::Zstd)) => return Outcome::Invalid,
             _ => {}
         }
-        match front(bytes.get(whole..).unwrap_or_default()) {
-            Front::Cut => Outcome::Pass,
-            Front::Broken(_) | Front::Whole { .. } => Outcome::Invalid,
-            Front::Overflowing => Outcome::SpoilsRequest,
+        match prefix(bytes.get(whole..).unwrap_or_default()) {
+            Prefix::Cut => Outcome::Pass,
+            Prefix::Broken(_) | Prefix::Whole { .. } => Outcome::Invalid,
+            Prefix::Overflowing => Outcome::SpoilsRequest,
         }
     }
 
     /// Weighs what Produce carried before version 3. Kafka 4 closes on it, older brokers judge each message by their
     /// own limit; so it is passed on where no rule forbids it. What a rule forbids is refused by its code: these
     /// versions have no room for a text.
-    fn weigh_message_set(
+    fn evaluate_message_set(
         &mut self,
         topic: &Arc<TopicHandle>,
         partition_entry: usize,
@@ -268,7 +272,7 @@ impl<'a> Scales<'a> {
             Some(violation) => {
                 self.over_batch(measured, violation, partition_entry, records, bytes)
             }
-            None => self.weigh_inside(measured, partition_entry, records, bytes),
+            None => self.evaluate_inside(measured, partition_entry, records, bytes),
         }
     }
 
@@ -291,7 +295,7 @@ impl<'a> Scales<'a> {
     }
 
     /// Climbs the ladder where a limit lies inside the batch.
-    fn weigh_inside(
+    fn evaluate_inside(
         &mut self,
         mut measured: Measured,
         partition_entry: usize,
@@ -311,16 +315,16 @@ impl<'a> Scales<'a> {
         measured.facts.seen = inspection.seen;
         measured.near = inspection.near;
         let violation = match inspection.finding {
-            Finding::Within => return Outcome::Within(measured),
+            Judgement::Within => return Outcome::Within(measured),
             // The broker refuses it for its checksum.
-            Finding::BadCrc => None,
-            Finding::Over(over) => topic.policy.violation(&over),
-            Finding::Undecodable(why) => topic.policy.unreadable(why.label()),
+            Judgement::BadCrc => None,
+            Judgement::Over(over) => topic.policy.violation(&over),
+            Judgement::Undecodable(why) => topic.policy.unreadable(why.label()),
             // Decoded off this turn, and still not to its end; or that did not work out.
-            Finding::Unfinished if was_decoded || self.asked.decodes >= MOST_DECODES => {
+            Judgement::Unfinished if was_decoded || self.asked.decodes >= MOST_DECODES => {
                 topic.policy.unreadable("too_much_to_decode")
             }
-            Finding::Unfinished => None,
+            Judgement::Unfinished => None,
         };
         match violation {
             Some(violation) => {
@@ -362,7 +366,7 @@ impl<'a> Scales<'a> {
         } else {
             see(&header, bytes, &limits, look, &mut self.decode_left)
         };
-        let is_cut = seen.inspection.is_cut || seen.inspection.finding == Finding::Unfinished;
+        let is_cut = seen.inspection.is_cut || seen.inspection.finding == Judgement::Unfinished;
         if is_cut && self.asked.decodes < MOST_DECODES && self.decode != Decode::Never {
             self.long.push(LongDecode {
                 partition_entry,
@@ -431,5 +435,5 @@ fn is_judged_by_size(layout: &Layout, header: &BatchHeader, records: &[u8]) -> b
 
 /// Whether the broker ignores what stands behind a batch: it reads it as a batch that was cut off.
 fn is_ignored(behind: &[u8]) -> bool {
-    matches!(front(behind), Front::Cut)
+    matches!(prefix(behind), Prefix::Cut)
 }
