@@ -7,6 +7,7 @@
 //! empty in a value's stead.
 //!
 //! Pure, without I/O: [`OpenBatch`], [`plan_offload`], [`offload`], [`redeem`], [`Ticket`], [`Keys`], [`Namespace`].
+//! Talking to the store: [`Store`], with [`Patience`]; on a thread of its own: [`Service`].
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,18 +17,29 @@
 )]
 
 mod chain;
+mod connect;
+mod failure;
 mod issue;
 mod keys;
 mod open;
+mod original;
+mod patience;
 mod place;
 mod plan;
 mod rewrite;
+mod service;
+mod store;
 mod ticket;
 
+pub use connect::{StoreError, StoreUri};
+pub use failure::{Class, Failure};
 pub use issue::{Issuer, SignedTicket};
 pub use keys::{Key, KeyError, Keys, MARK_HEADER, Refuted};
 pub use open::{OpenBatch, Unopened};
+pub use patience::Patience;
 pub use place::{ForeignUri, Layout, Namespace, Place};
 pub use plan::{Claim, Fit, Plan, Planned, plan_offload};
 pub use rewrite::{Found, RewriteError, offload, redeem, tickets};
+pub use service::{Handle, Service, Upload, Uploaded};
+pub use store::{Listed, Put, Store};
 pub use ticket::{ContentType, Digest, ObjectForm, Ticket, TicketError};
