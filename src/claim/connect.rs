@@ -7,9 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use object_store::aws::{AmazonS3Builder, Checksum};
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
@@ -41,9 +41,15 @@ impl StoreUri {
     pub const ALLOWED: &str =
         "file:///FOLDER, s3://BUCKET[/FOLDER], gs://BUCKET[/FOLDER] or az://CONTAINER[/FOLDER]";
 
-    /// The options' names that some store takes are many, and another's: each store knows its own.
-    pub const fn takes_options(&self) -> bool {
-        !matches!(self.scheme, Scheme::File)
+    /// Whether the store knows an option of this name; a folder knows none.
+    pub fn has_option(&self, key: &str) -> bool {
+        let key = key.to_ascii_lowercase();
+        match self.scheme {
+            Scheme::File => false,
+            Scheme::S3 => key.parse::<AmazonS3ConfigKey>().is_ok(),
+            Scheme::Google => key.parse::<GoogleConfigKey>().is_ok(),
+            Scheme::Azure => key.parse::<AzureConfigKey>().is_ok(),
+        }
     }
 }
 
@@ -51,7 +57,7 @@ impl FromStr for StoreUri {
     type Err = StoreError;
 
     fn from_str(text: &str) -> Result<Self, StoreError> {
-        let unknown = || StoreError(format!("not a store: {}", Self::ALLOWED));
+        let unknown = || StoreError("no such store".to_owned());
         let (scheme, rest) = text.split_once("://").ok_or_else(unknown)?;
         let scheme = match scheme {
             "file" => Scheme::File,
@@ -219,7 +225,11 @@ fn as_store_error(error: object_store::Error) -> StoreError {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
 mod tests {
     use super::*;
 

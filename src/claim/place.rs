@@ -172,7 +172,11 @@ fn encoded(name: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
 mod tests {
     use std::collections::HashMap;
     use std::time::{Duration, UNIX_EPOCH};

@@ -64,12 +64,15 @@ pub struct Handle {
     inner: Arc<Inner>,
 }
 
+/// Those who wait for what another writes.
+type Waiting = Vec<oneshot::Sender<Result<Put, Failure>>>;
+
 struct Inner {
     store: Store,
     metrics: Arc<ClaimMetrics>,
     requests: Semaphore,
     /// Who waits for an object that somebody writes.
-    writing: Mutex<HashMap<Place, Vec<oneshot::Sender<Result<Put, Failure>>>>>,
+    writing: Mutex<HashMap<Place, Waiting>>,
 }
 
 impl Handle {
@@ -187,7 +190,7 @@ struct Leaving<'a> {
 }
 
 impl Leaving<'_> {
-    fn leave(&self) -> Vec<oneshot::Sender<Result<Put, Failure>>> {
+    fn leave(&self) -> Waiting {
         let mut writing = self
             .inner
             .writing
