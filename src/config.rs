@@ -7,6 +7,7 @@
 //! ```
 
 mod advice;
+mod claim;
 mod clients;
 mod contradictions;
 mod layers;
@@ -25,6 +26,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use claim::{
+    ClaimCheck, ClaimKey, Fallback, Offload, Redeem, StoreFailure, StoreOption, Unredeemed,
+};
 pub use clients::{Clients, NamePattern};
 pub use layers::{ENV_PREFIX, Env, Overrides, process_env};
 pub use mistakes::{ConfigErrors, Mistake};
@@ -74,6 +78,8 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// Topics whose limits are kept aligned.
     pub families: Families,
+    /// Where values go that are offloaded; needed by a rule that offloads.
+    pub claim_check: Option<ClaimCheck>,
     /// Sizes above this share of a limit count as near it; 0 < x ≤ 1.
     pub near_limit: f64,
     /// Bytes that may be held at once, process-wide.
@@ -333,6 +339,8 @@ pub struct Rule {
     pub limits: Limits,
     /// What happens above a limit.
     pub action: Action,
+    /// How it offloads: there if, and only if, the action is [`Action::Offload`].
+    pub offload: Option<Offload>,
     /// The Kafka error code of its refusals.
     pub error_code: ErrorCode,
     /// Ends every refusal by this rule.

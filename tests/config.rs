@@ -2,6 +2,8 @@
 
 #[path = "config/arbitrary.rs"]
 mod arbitrary;
+#[path = "config/claim.rs"]
+mod claim;
 #[path = "config/contradictions.rs"]
 mod contradictions;
 #[path = "config/environment.rs"]

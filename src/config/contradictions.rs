@@ -2,6 +2,8 @@
 //!
 //! Invariant: a [`Config`] in which nothing is found here can be run as it says.
 
+mod claim;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
@@ -20,6 +22,7 @@ pub(super) fn find(config: &Config, report: &mut Report) {
     never_decoded(config, report);
     rules(config, report);
     families(config, report);
+    claim::find(config, report);
 }
 
 /// Two sockets on one port, or a port that does not exist.
