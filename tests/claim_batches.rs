@@ -342,7 +342,7 @@ fn kafka_reads_a_batch_with_tickets() {
     while corpus.len() < 300 {
         let mut kept = kept().new_tree(&mut runner).unwrap().current();
         // Every second one as a producer sends it, so that a broker takes it.
-        if corpus.len() % 2 == 0 {
+        if corpus.len().is_multiple_of(2) {
             kept.records.iter_mut().for_each(|(record, gap)| {
                 *gap = 0;
                 record.timestamp_delta = 0;
@@ -383,7 +383,7 @@ fn kafka_reads_a_batch_with_tickets() {
             .collect();
         assert_eq!(lines.len(), corpus.len());
         for (at, (kafka, (kept, batch))) in lines.iter().zip(&corpus).enumerate() {
-            if at % 2 == 0 {
+            if at.is_multiple_of(2) {
                 assert_eq!(kafka.broker, None, "Kafka {version}: {kept:?}");
             }
             let sizes: Vec<[u64; 4]> = open(batch)
