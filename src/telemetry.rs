@@ -5,6 +5,7 @@
 //! content and no key ever gets here.
 
 mod cells;
+mod claims;
 mod clients;
 mod families;
 mod kafka_names;
@@ -18,6 +19,7 @@ mod timestamp;
 mod topic;
 
 pub use cells::{Counter, SizeBucket, SizeDistribution, SizeHistogram, TimeHistogram};
+pub use claims::{ClaimCounts, ClaimMetrics};
 pub use clients::{ClientConnection, ClientView, Clients};
 pub use families::{FamilyFit, Known};
 pub use kafka_names::{api_name, error_name};
