@@ -7,6 +7,7 @@
 //! ```
 
 mod advice;
+mod claim;
 mod clients;
 mod contradictions;
 mod ignore;
@@ -28,6 +29,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use claim::{
+    ClaimCheck, ClaimKey, Fallback, Offload, Redeem, StoreFailure, StoreOption, Unredeemed,
+};
 pub use clients::{Clients, NamePattern};
 pub use ignore::Ignore;
 pub(crate) use ignore::ignore;
@@ -87,6 +91,8 @@ pub struct Config {
     pub families: Families,
     /// Findings of `check --cluster` that somebody has looked at and lives with.
     pub ignore: Vec<Ignore>,
+    /// Where values go that are offloaded; needed by a rule that offloads.
+    pub claim_check: Option<ClaimCheck>,
     /// Sizes above this share of a limit count as near it; 0 < x ≤ 1.
     pub near_limit: f64,
     /// Bytes that may be held at once, process-wide.
@@ -363,6 +369,8 @@ pub struct Rule {
     pub limits: Limits,
     /// What happens above a limit.
     pub action: Action,
+    /// How it offloads: there if, and only if, the action is [`Action::Offload`].
+    pub offload: Option<Offload>,
     /// The Kafka error code of its refusals.
     pub error_code: ErrorCode,
     /// Ends every refusal by this rule.

@@ -7,6 +7,7 @@
 
 pub mod admin;
 pub mod batch;
+pub mod claim;
 pub mod cli;
 pub mod cluster;
 pub mod codec;

@@ -4,6 +4,7 @@
 //! with what clients send (topics, software names, refusals and repeated log lines are all bounded); no record
 //! content and no key ever gets here.
 
+mod claims;
 mod clients;
 mod counters;
 mod families;
@@ -17,6 +18,7 @@ mod text;
 mod timestamp;
 mod topic;
 
+pub use claims::{ClaimCounts, ClaimMetrics};
 pub use clients::{ClientConnection, ClientView, Clients};
 pub use counters::{Counter, SizeBucket, SizeDistribution, SizeHistogram, TimeHistogram};
 pub use families::{FamilyFit, Known};

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a [`Config`] in which nothing is found here can be run as it says.
 
+mod claim;
 mod families;
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,6 +25,7 @@ pub(super) fn find(config: &Config, report: &mut Report) {
     never_decoded(config, report);
     rules(config, report);
     families(config, report);
+    claim::find(config, report);
 }
 
 /// Two sockets on one port, or a port that does not exist.

@@ -12,16 +12,18 @@ use serde::de::value::{Error as Stop, StrDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
+use super::claim::{StoreFailure, Unredeemed};
 use super::mistakes::below;
 use super::scalars::{
-    Alignment, Count, HostName, Interval, Line, NodeIds, NodeName, OrNone, Ratio, RuleName, Scalar,
-    Secret, Share, Size,
+    Alignment, Count, FallbackTopic, HostName, Interval, KeyId, Line, NodeIds, NodeName, OrNone,
+    Ratio, RuleName, Scalar, Secret, Share, Size,
 };
 use super::topics::MemberPattern;
 use super::{
     BatchLimit, Decode, HostPort, LogFormat, LogLevel, Mode, NamePattern, SaslMechanism,
     TopicPattern,
 };
+use crate::claim::{Layout, StoreUri};
 use crate::findings::FindingRule;
 use crate::vocabulary::{Action, ErrorCode};
 
@@ -43,6 +45,7 @@ section! {
         rules: List<RawRule>,
         families: Field<RawFamilies>,
         ignore: List<RawIgnore>,
+        claim_check: Field<RawClaimCheck>,
         near_limit: Key<Share>,
         memory: Field<RawMemory>,
         inspection: Field<RawInspection>,
@@ -111,6 +114,7 @@ section! {
         clients: Field<RawClients>,
         limits: Field<RawLimits>,
         action: Key<Action>,
+        offload: Field<RawOffload>,
         error_code: Key<ErrorCode>,
         // A refusal is at most 1,024 bytes; half of it is ours.
         remedy: Key<Line<512>>,
@@ -137,6 +141,34 @@ section! {
         finding: Key<FindingRule>,
         topic: Key<TopicPattern>,
         reason: Key<Line<512>>,
+    }
+    RawOffload {
+        // A ticket has some 400 bytes: below this there is nothing to gain.
+        above: Key<Size<1024>>,
+        on_store_failure: Key<StoreFailure>,
+        redeem: Field<RawRedeem>,
+    }
+    RawRedeemSection {
+        clients: Field<RawClients>,
+    }
+    RawClaimCheck {
+        store: Key<StoreUri>,
+        store_options: Field<RawOptions>,
+        keys: List<RawClaimKey>,
+        layout: Key<Layout>,
+        retention: Key<Interval<1_000>>,
+        grace: Key<Interval<0>>,
+        fallback: Field<RawFallback>,
+    }
+    RawClaimKey {
+        id: Key<KeyId>,
+        secret: Key<Secret>,
+        secret_file: Key<PathBuf>,
+    }
+    RawFallback {
+        topic: Key<FallbackTopic>,
+        on_missing: Key<Unredeemed>,
+        on_corrupt: Key<Unredeemed>,
     }
     RawMemory {
         budget: Key<Size<1_048_576>>,
@@ -251,6 +283,72 @@ impl<'de, T: Scalar> Deserialize<'de> for Text<T> {
     }
 }
 
+/// One word, or a section that says more.
+pub(super) enum RawRedeem {
+    Word(bool),
+    Section(RawRedeemSection),
+}
+
+impl<'de> Deserialize<'de> for RawRedeem {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyLister;
+
+        impl<'de> Visitor<'de> for KeyLister {
+            type Value = RawRedeem;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`true`, `false` or a section with `clients`")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<RawRedeem, E> {
+                bool::read(text)
+                    .map(RawRedeem::Word)
+                    .map_err(|_| E::custom("is not `true`, `false` or a section with `clients`"))
+            }
+
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                section: D,
+            ) -> Result<RawRedeem, D::Error> {
+                RawRedeemSection::deserialize(section).map(RawRedeem::Section)
+            }
+        }
+
+        deserializer.deserialize_newtype_struct(WORD_OR_SECTION, KeyLister)
+    }
+}
+
+/// The name under which a format is asked for a text or a section, whichever is there.
+pub(super) const WORD_OR_SECTION: &str = "word or section";
+
+/// Keys that somebody else knows, each with a text.
+#[derive(Default)]
+pub(super) struct RawOptions(pub(super) Vec<(String, Key<Secret>)>);
+
+impl<'de> Deserialize<'de> for RawOptions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyLister;
+
+        impl<'de> Visitor<'de> for KeyLister {
+            type Value = RawOptions;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a section with the store's own keys")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawOptions, A::Error> {
+                let mut options = Vec::new();
+                while let Some(key) = map.next_key()? {
+                    options.push((key, map.next_value()?));
+                }
+                Ok(RawOptions(options))
+            }
+        }
+
+        deserializer.deserialize_map(KeyLister)
+    }
+}
+
 /// Every key there is, dotted, entries of lists as `[]` (`rules[].name`), sections included; in the order of
 /// this file.
 pub fn known_keys() -> Vec<String> {
@@ -298,9 +396,18 @@ impl<'de> Deserializer<'de> for Walk<'_> {
         })
     }
 
+    /// As if the section were written.
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        visitor.visit_newtype_struct(self)
+    }
+
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
-        option unit unit_struct newtype_struct tuple tuple_struct map enum identifier ignored_any
+        option unit unit_struct tuple tuple_struct map enum identifier ignored_any
     }
 }
 

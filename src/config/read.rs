@@ -183,7 +183,7 @@ impl<'a, 'de> Deserializer<'de> for At<'a> {
                 Some(field) => {
                     let value = Cow::Borrowed(value);
                     entries.push((
-                        *field,
+                        Cow::Borrowed(*field),
                         At {
                             value,
                             path,
@@ -216,9 +216,44 @@ impl<'a, 'de> Deserializer<'de> for At<'a> {
         })
     }
 
+    /// A section whose keys are not ours to know.
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Noted> {
+        let ValueKind::Table(section) = &self.value.kind else {
+            return Err(self.wrong_kind(&visitor));
+        };
+        let mut keys: Vec<(&String, &Value)> = section.iter().collect();
+        keys.sort_by_key(|(key, _)| *key);
+        let mut entries = Vec::new();
+        for (key, value) in keys {
+            let at = At {
+                value: Cow::Borrowed(value),
+                path: below(&self.path, key),
+                piece_of: None,
+                reading: self.reading,
+            };
+            entries.push((Cow::Owned(key.clone()), at));
+        }
+        visitor.visit_map(Section {
+            entries: entries.into_iter(),
+            value: None,
+        })
+    }
+
+    /// One piece of text, or a section with keys of its own: whichever is there.
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Noted> {
+        match self.value.kind {
+            ValueKind::Table(_) => visitor.visit_newtype_struct(self),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
-        option unit unit_struct newtype_struct tuple tuple_struct map enum identifier ignored_any
+        option unit unit_struct tuple tuple_struct enum identifier ignored_any
     }
 }
 
@@ -293,7 +328,7 @@ impl<'de> SeqAccess<'de> for List<'_> {
 }
 
 struct Section<'a> {
-    entries: std::vec::IntoIter<(&'static str, At<'a>)>,
+    entries: std::vec::IntoIter<(Cow<'static, str>, At<'a>)>,
     value: Option<At<'a>>,
 }
 
@@ -308,7 +343,7 @@ impl<'de> MapAccess<'de> for Section<'_> {
             return Ok(None);
         };
         self.value = Some(value);
-        seed.deserialize(serde::de::value::StrDeserializer::new(key))
+        seed.deserialize(serde::de::value::StrDeserializer::new(&key))
             .map(Some)
     }
 

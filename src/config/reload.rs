@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::mistakes::below;
-use super::{Config, Telemetry};
+use super::{ClaimCheck, Config, Telemetry};
 
 /// What to do with a changed configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,12 +20,17 @@ pub struct Reload {
 
 /// Keys, with all below them, that a running process takes over. `inspection` is among them because limits
 /// are: a new limit may need a decode that the old value forbids.
-const LIVE: [&str; 8] = [
+const LIVE: [&str; 13] = [
     "mode",
     "limits",
     "rules",
     "families",
     "ignore",
+    "claim_check.keys",
+    "claim_check.layout",
+    "claim_check.retention",
+    "claim_check.grace",
+    "claim_check.fallback",
     "near_limit",
     "inspection",
     "telemetry.log_level",
@@ -47,12 +52,47 @@ pub fn reload(old: &Config, new: &Config) -> Reload {
     {
         changed.push("cluster.admin.sasl.password".to_owned());
     }
+    for key in changed_secrets(old, new) {
+        if !changed.contains(&key) {
+            changed.push(key);
+        }
+    }
     let (live, needs_restart) = changed.into_iter().partition(|key| is_live(key));
     Reload {
         config: merged(old, new),
         live,
         needs_restart,
     }
+}
+
+/// The claim check's secrets that changed: they are hidden in what is compared.
+fn changed_secrets(old: &Config, new: &Config) -> Vec<String> {
+    let (Some(old), Some(new)) = (&old.claim_check, &new.claim_check) else {
+        return Vec::new();
+    };
+    let mut changed = Vec::new();
+    if old.keys != new.keys {
+        changed.push("claim_check.keys".to_owned());
+    }
+    for option in &new.store_options {
+        let before = old.store_options.iter().find(|old| old.key == option.key);
+        if before.is_some_and(|before| before != option) {
+            changed.push(format!("claim_check.store_options.{}", option.key));
+        }
+    }
+    changed
+}
+
+/// Keys are rotated and records' fates changed while it runs; the store stays the one that was opened.
+fn merged_claim_check(old: &Config, new: &Config) -> Option<ClaimCheck> {
+    let (Some(old), Some(new)) = (&old.claim_check, &new.claim_check) else {
+        return old.claim_check.clone();
+    };
+    Some(ClaimCheck {
+        store: old.store.clone(),
+        store_options: old.store_options.clone(),
+        ..new.clone()
+    })
 }
 
 fn merged(old: &Config, new: &Config) -> Config {
@@ -64,6 +104,7 @@ fn merged(old: &Config, new: &Config) -> Config {
         rules: new.rules.clone(),
         families: new.families.clone(),
         ignore: new.ignore.clone(),
+        claim_check: merged_claim_check(old, new),
         near_limit: new.near_limit,
         memory_budget_bytes: old.memory_budget_bytes,
         decode: new.decode,

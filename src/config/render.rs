@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::scalars::{size_text, time_text};
 use super::{
-    Advertise, BatchLimit, ClientTls, Clients, Cluster, Config, Families, Family, Identity, Ignore,
-    InsideLimit, Limits, Listener, NamePattern, Rule, ServerTls, TopicPattern,
+    Advertise, BatchLimit, ClaimCheck, ClaimKey, ClientTls, Clients, Cluster, Config, Families,
+    Family, Identity, Ignore, InsideLimit, Limits, Listener, NamePattern, Offload, Redeem, Rule,
+    ServerTls, StoreOption, TopicPattern,
 };
 
 /// Stands where a secret would.
@@ -18,7 +19,7 @@ impl Config {
     /// The configuration in force, defaults included, in the keys and forms of the config file. Passwords are
     /// `(hidden)`; keys that are not set are left out.
     pub fn to_json(&self) -> Value {
-        json!({
+        let mut json = json!({
             "cluster": cluster(&self.cluster),
             "listener": listener(&self.listener),
             "mode": self.mode,
@@ -35,7 +36,11 @@ impl Config {
                 "log": self.telemetry.log,
                 "log_level": self.telemetry.log_level,
             },
-        })
+        });
+        if let (Some(claim), Value::Object(keys)) = (&self.claim_check, &mut json) {
+            keys.insert("claim_check".to_owned(), claim_check(claim));
+        }
+        json
     }
 }
 
@@ -233,8 +238,58 @@ fn rule(rule: &Rule) -> Value {
         ("clients", rule.clients.as_ref().map(clients)),
         ("limits", Some(limits(&rule.limits))),
         ("action", Some(json!(rule.action))),
+        ("offload", rule.offload.as_ref().map(offload)),
         ("error_code", Some(json!(rule.error_code))),
         ("remedy", rule.remedy.as_ref().map(|remedy| json!(remedy))),
+    ])
+}
+
+fn offload(offload: &Offload) -> Value {
+    json!({
+        "above": size_text(offload.above_bytes),
+        "on_store_failure": offload.on_store_failure,
+        "redeem": match &offload.redeem {
+            Redeem::All => json!(true),
+            Redeem::Nobody => json!(false),
+            Redeem::Clients(some) => json!({"clients": clients(some)}),
+        },
+    })
+}
+
+/// What is no secret of a store's own keys.
+const SHOWN_OPTIONS: [&str; 4] = [
+    "allow_http",
+    "endpoint",
+    "region",
+    "virtual_hosted_style_request",
+];
+
+fn claim_check(claim: &ClaimCheck) -> Value {
+    let option = |option: &StoreOption| {
+        let is_shown = SHOWN_OPTIONS.contains(&option.key.as_str());
+        let value = if is_shown { &option.value } else { HIDDEN };
+        (option.key.clone(), json!(value))
+    };
+    let options: Map<_, _> = claim.store_options.iter().map(option).collect();
+    let key = |key: &ClaimKey| json!({"id": key.id, "secret": HIDDEN});
+    section([
+        ("store", Some(json!(claim.store.to_string()))),
+        (
+            "store_options",
+            (!options.is_empty()).then_some(Value::Object(options)),
+        ),
+        ("keys", Some(claim.keys.iter().map(key).collect())),
+        ("layout", Some(json!(claim.layout))),
+        ("retention", Some(json!(time_text(claim.retention)))),
+        ("grace", Some(json!(time_text(claim.grace)))),
+        (
+            "fallback",
+            Some(json!({
+                "topic": claim.fallback.topic,
+                "on_missing": claim.fallback.on_missing,
+                "on_corrupt": claim.fallback.on_corrupt,
+            })),
+        ),
     ])
 }
 

@@ -12,7 +12,9 @@ pub(in crate::config) use addresses::{HostName, NodeIds, NodeName};
 pub(in crate::config) use amounts::{Count, Interval, OrNone, Ratio, Share, Size, time_text};
 pub(crate) use amounts::{any_size, duration, size, size_text};
 
+use super::claim::{StoreFailure, Unredeemed};
 use super::{Decode, LogFormat, LogLevel, Mode, SaslMechanism};
+use crate::claim::{Layout, StoreUri};
 use crate::findings::FindingRule;
 use crate::policy::LIMITS;
 use crate::vocabulary::{Action, ErrorCode};
@@ -52,26 +54,66 @@ macro_rules! by_label {
 }
 
 by_label!(
+    Action,
     Decode,
     ErrorCode,
     FindingRule,
+    Layout,
     LogFormat,
     LogLevel,
     Mode,
-    SaslMechanism
+    SaslMechanism,
+    StoreFailure,
+    Unredeemed,
 );
 
-/// What a rule does: [`Action::Offload`] is a word of the product, not of this version.
-impl Scalar for Action {
+impl Scalar for StoreUri {
     fn allowed() -> String {
-        one_of(["reject", "observe"])
+        Self::ALLOWED.to_owned()
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        match Self::from_label(text) {
-            Some(Self::Offload) => Err("the claim check is not in this version".to_owned()),
-            Some(action) => Ok(action),
-            None => Err(String::new()),
+        text.parse()
+            .map_err(|error: crate::claim::StoreError| error.0)
+    }
+}
+
+/// The id of a key that signs tickets: it stands in every one of them.
+#[derive(Debug, Clone)]
+pub(super) struct KeyId(pub(super) String);
+
+impl Scalar for KeyId {
+    fn allowed() -> String {
+        "1 to 32 letters, digits, `-` and `_`".to_owned()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if (1..=32).contains(&text.len()) && text.bytes().all(word) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(String::new())
+        }
+    }
+}
+
+/// The name of a topic, in which `{topic}` may stand for another's.
+#[derive(Debug, Clone)]
+pub(super) struct FallbackTopic(pub(super) String);
+
+impl Scalar for FallbackTopic {
+    fn allowed() -> String {
+        "the name of a topic, in which `{topic}` stands for the record's own".to_owned()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let name = text.replace("{topic}", "t");
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let is_name = (1..=249).contains(&name.len()) && name.bytes().all(letter);
+        if is_name && text != "{topic}" && name != "." && name != ".." {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(String::new())
         }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Invariant: every default is here and nowhere else.
 
+mod claim;
 mod credentials;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -44,6 +45,10 @@ pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
             members: entries(families.members, "families.members", report, family),
         },
         ignore: entries(raw.ignore, "ignore", report, ignore),
+        claim_check: raw
+            .claim_check
+            .given()
+            .and_then(|section| claim::section(section, report)),
         near_limit: raw.near_limit.or(Share(0.8)).0,
         memory_budget_bytes: raw.memory.section().budget.or(Size(512 * MIB)).0,
         decode: raw.inspection.section().decode.or(Decode::WhenNeeded),
@@ -231,6 +236,7 @@ fn rule(raw: RawRule, path: &str, report: &mut Report) -> Rule {
             "is an empty list: the rule would be for no topic",
         );
     }
+    let action = raw.action.or(Action::Reject);
     Rule {
         name: raw.name.value().map(|name| name.0).unwrap_or_default(),
         topics: raw
@@ -244,7 +250,8 @@ fn rule(raw: RawRule, path: &str, report: &mut Report) -> Rule {
             .given()
             .map(|raw| clients(raw, &below(path, "clients"), report)),
         limits: limits(raw.limits.section()),
-        action: raw.action.or(Action::Reject),
+        action,
+        offload: claim::offload(raw.offload, action, &below(path, "offload"), report),
         error_code: raw.error_code.or(ErrorCode::Auto),
         remedy: raw.remedy.value().map(|line| line.0),
     }

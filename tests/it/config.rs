@@ -1,6 +1,7 @@
 //! Configurations as users write them: what is read from where, what is refused and in which words.
 
 mod arbitrary;
+mod claim;
 mod contradictions;
 mod environment;
 mod layers;

@@ -12,6 +12,8 @@ mod align;
 mod batch_gate;
 mod brokers_say;
 mod check_cluster;
+mod claim_batches;
+mod claim_store;
 mod cli;
 mod clients_live;
 mod cluster;

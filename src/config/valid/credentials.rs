@@ -75,7 +75,7 @@ pub(super) fn sasl(raw: RawSasl, report: &mut Report) -> Option<Sasl> {
 }
 
 /// The password in a file, without the line end that editors and `echo` leave.
-fn password_from(file: PathBuf, key: &str, report: &mut Report) -> Option<String> {
+pub(super) fn password_from(file: PathBuf, key: &str, report: &mut Report) -> Option<String> {
     let text = match std::fs::read_to_string(&file) {
         Ok(text) => text,
         Err(error) => {

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn unknown_and_doubled_keys_are_refused_with_the_nearest_known() {
-    let top = "cluster, listener, mode, limits, rules, families, ignore, near_limit, memory, inspection, admin, telemetry";
+    let top = "cluster, listener, mode, limits, rules, families, ignore, claim_check, near_limit, memory, inspection, admin, telemetry";
     refused(
         "listner: {}\nbatch_bytes: 5\nlistener.bind: x\nwhatever: 1\nrules[0]: 1\n",
         &[
@@ -78,7 +78,7 @@ fn values_of_the_wrong_kind_say_what_is_allowed() {
         "cluster_tls:\nlistener:\n  tls:\n",
         &[
             "F:2: cluster_tls: unknown key; keys allowed at the top: cluster, listener, mode, limits, rules, families, ignore, \
-             near_limit, memory, inspection, admin, telemetry",
+             claim_check, near_limit, memory, inspection, admin, telemetry",
             "F:4: listener.tls: is empty: write a section with keys of its own (cert_file, key_file, client_ca_file), or \
              remove the key",
         ],
@@ -146,8 +146,7 @@ fn impossible_values_say_what_is_allowed() {
         ("rules: [{name: a, topics: []}]", "rules[0].topics", "is an empty list: the rule would be for no topic".into()),
         ("rules: [{name: a, topics: [/(/]}]", "rules[0].topics[0]", format!("`/(/` is not {topic}: unclosed group")),
         ("rules: [{name: a, topics: ['a[bc]*']}]", "rules[0].topics[0]", format!("`a[bc]*` is not {topic}: a topic's name has no `[`")),
-        ("rules: [{name: a, topics: [t], action: drop}]", "rules[0].action", "`drop` is not `reject` or `observe`".into()),
-        ("rules: [{name: a, topics: [t], action: offload}]", "rules[0].action", "`offload` is not `reject` or `observe`: the claim check is not in this version".into()),
+        ("rules: [{name: a, topics: [t], action: drop}]", "rules[0].action", "`drop` is not `reject`, `observe` or `offload`".into()),
         ("rules: [{name: a, topics: [t], error_code: 10}]", "rules[0].error_code", "`10` is not `auto`, `MESSAGE_TOO_LARGE`, `POLICY_VIOLATION` or `INVALID_RECORD`".into()),
         ("rules: [{name: a, topics: [t], remedy: \"two\\nlines\"}]", "rules[0].remedy", "`two\\nlines` is not one line of text of 1 to 512 bytes".into()),
     ];

@@ -86,16 +86,20 @@ fn what_is_on_in_the_reference_is_the_default() {
 #[test]
 fn what_is_off_in_the_reference_can_be_switched_on() {
     let text = switched_on(&read("sizegate.yaml"));
-    let env = [("KAFKA_PASSWORD", "hunter2")];
+    let env = [
+        ("KAFKA_PASSWORD", "hunter2"),
+        ("CLAIM_SECRET", "a secret of thirty-two bytes, yes"),
+    ];
     let mistakes = load_with(&text, &Overrides::default(), &env)
         .expect_err("alternatives, and files that are not here");
     for mistake in &mistakes {
         let expected = mistake.contains(": cannot read `/etc/sizegate/")
             || mistake.contains("password_file: stands beside `password`")
+            || mistake.contains("secret_file: stands beside `secret`")
             || mistake.contains("listener.sni: stands beside `node_ports`");
         assert!(expected, "{mistake}");
     }
-    assert_eq!(mistakes.len(), 8, "{}", mistakes.join("\n"));
+    assert_eq!(mistakes.len(), 9, "{}", mistakes.join("\n"));
 }
 
 #[test]

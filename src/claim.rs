@@ -1,0 +1,45 @@
+//! The claim check: a message carries a ticket, its content lies in an object store.
+//!
+//! Producing, a value is *offloaded*: the object is written first, then the ticket goes on its way in the value's place.
+//! Consuming, it is *redeemed*: the original value comes back, byte for byte. Invariants: a batch is spliced, never
+//! built again from its records; a batch whose checksum is wrong is not touched; a ticket counts only with a valid
+//! signature and a place under its own topic's prefix; a null value is never offloaded and nothing is ever null or
+//! empty in a value's stead.
+//!
+//! Pure, without I/O: [`OpenBatch`], [`plan_offload`], [`offload`], [`redeem`], [`Ticket`], [`Keys`], [`Namespace`].
+//! Talking to the store: [`Store`], with [`Patience`]; on a thread of its own: [`Service`].
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+mod chain;
+mod connect;
+mod failure;
+mod issue;
+mod keys;
+mod open;
+mod original;
+mod patience;
+mod place;
+mod plan;
+mod rewrite;
+mod service;
+mod store;
+mod ticket;
+
+pub use connect::{StoreError, StoreUri};
+pub use failure::{Class, Failure};
+pub use issue::{Issuer, SignedTicket};
+pub use keys::{Key, KeyError, Keys, MARK_HEADER, Refuted};
+pub use open::{OpenBatch, Unopened};
+pub use patience::Patience;
+pub use place::{ForeignUri, Layout, Namespace, Place};
+pub use plan::{Claim, Fit, Plan, Planned, plan_offload};
+pub use rewrite::{Found, RewriteError, offload, redeem, tickets};
+pub use service::{Handle, Service, Upload, Uploaded};
+pub use store::{Listed, Put, Store};
+pub use ticket::{ContentType, Digest, ObjectForm, Ticket, TicketError};

@@ -1,0 +1,275 @@
+//! From the configuration's `store` and `store_options` to a store.
+//!
+//! `file:///FOLDER` is the embedded one: written beside, synced, renamed. `s3://`, `gs://` and `az://` are reached with
+//! their usual environment, which the options override.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+
+use super::patience::Patience;
+use super::store::Store;
+
+/// What kind of store it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    File,
+    S3,
+    Google,
+    Azure,
+}
+
+/// Where the objects are: `file:///FOLDER`, `s3://BUCKET[/FOLDER]`, `gs://…`, `az://CONTAINER[/FOLDER]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreUri {
+    scheme: Scheme,
+    /// The bucket or container; empty for a folder.
+    bucket: String,
+    /// Without a slash at either end.
+    folder: String,
+}
+
+impl StoreUri {
+    /// What may stand there.
+    pub const ALLOWED: &str =
+        "file:///FOLDER, s3://BUCKET[/FOLDER], gs://BUCKET[/FOLDER] or az://CONTAINER[/FOLDER]";
+
+    /// Whether the store knows an option of this name; a folder knows none.
+    pub fn has_option(&self, key: &str) -> bool {
+        let key = key.to_ascii_lowercase();
+        match self.scheme {
+            Scheme::File => false,
+            Scheme::S3 => key.parse::<AmazonS3ConfigKey>().is_ok(),
+            Scheme::Google => key.parse::<GoogleConfigKey>().is_ok(),
+            Scheme::Azure => key.parse::<AzureConfigKey>().is_ok(),
+        }
+    }
+}
+
+impl FromStr for StoreUri {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<Self, StoreError> {
+        let unknown = || StoreError("no such store".to_owned());
+        let (scheme, rest) = text.split_once("://").ok_or_else(unknown)?;
+        let scheme = match scheme {
+            "file" => Scheme::File,
+            "s3" => Scheme::S3,
+            "gs" => Scheme::Google,
+            "az" => Scheme::Azure,
+            _ => return Err(unknown()),
+        };
+        let (bucket, folder) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_folder = scheme == Scheme::File;
+        if bucket.is_empty() != is_folder || (is_folder && folder.is_empty()) {
+            return Err(unknown());
+        }
+        let folder = folder.strip_suffix('/').unwrap_or(folder);
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-=+@,~".contains(&byte);
+        let is_part = |part: &str| {
+            !part.is_empty() && part != "." && part != ".." && part.bytes().all(is_plain)
+        };
+        let folders = folder.split('/').filter(|_| !folder.is_empty());
+        let buckets = std::iter::once(bucket).filter(|_| !is_folder);
+        if !folders.chain(buckets).all(is_part) {
+            return Err(StoreError(
+                "a store's folders are made of letters, digits and `. _ - = + @ , ~`".to_owned(),
+            ));
+        }
+        Ok(Self {
+            scheme,
+            bucket: bucket.to_owned(),
+            folder: folder.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for StoreUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.scheme {
+            Scheme::File => "file",
+            Scheme::S3 => "s3",
+            Scheme::Google => "gs",
+            Scheme::Azure => "az",
+        };
+        write!(f, "{scheme}://{}", self.bucket)?;
+        if self.folder.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "/{}", self.folder)
+        }
+    }
+}
+
+/// A store that cannot be one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreError(pub String);
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// The options that are ours to set: what `Patience` bounds must not be cut off below it, and it alone retries.
+const CLIENT_OPTIONS: [(&str, &str); 2] =
+    [("timeout", "10 minutes"), ("connect_timeout", "3 seconds")];
+
+fn no_retries() -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig::default(),
+        max_retries: 0,
+        retry_timeout: std::time::Duration::ZERO,
+    }
+}
+
+impl Store {
+    /// Opens a store; sends nothing yet.
+    ///
+    /// # Errors
+    /// An option that the store does not have, a value that cannot be, a folder that cannot be made.
+    pub fn open(uri: &StoreUri, options: &[(String, String)]) -> Result<Self, StoreError> {
+        // TLS is the one provider of the whole process; that another part has set it already is as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let url = format!("{}://{}", scheme_of(uri), uri.bucket);
+        let store: Arc<dyn ObjectStore> = match uri.scheme {
+            Scheme::File => return open_folder(uri, options),
+            Scheme::S3 => {
+                let builder = AmazonS3Builder::from_env().with_url(url);
+                let builder = configured(builder, options, |builder, key, value| {
+                    Some(builder.with_config(key.parse().ok()?, value))
+                })?;
+                let builder = builder
+                    .with_retry(no_retries())
+                    .with_checksum_algorithm(Checksum::SHA256);
+                Arc::new(builder.build().map_err(as_store_error)?)
+            }
+            Scheme::Google => {
+                let builder = GoogleCloudStorageBuilder::from_env().with_url(url);
+                let builder = configured(builder, options, |builder, key, value| {
+                    Some(builder.with_config(key.parse().ok()?, value))
+                })?;
+                let builder = builder.with_retry(no_retries());
+                Arc::new(builder.build().map_err(as_store_error)?)
+            }
+            Scheme::Azure => {
+                let builder = MicrosoftAzureBuilder::from_env().with_url(url);
+                let builder = configured(builder, options, |builder, key, value| {
+                    Some(builder.with_config(key.parse().ok()?, value))
+                })?;
+                let builder = builder.with_retry(no_retries());
+                Arc::new(builder.build().map_err(as_store_error)?)
+            }
+        };
+        Ok(Self::new(
+            store,
+            Path::from(uri.folder.as_str()),
+            Patience::default(),
+        ))
+    }
+}
+
+fn scheme_of(uri: &StoreUri) -> &'static str {
+    match uri.scheme {
+        Scheme::File => "file",
+        Scheme::S3 => "s3",
+        Scheme::Google => "gs",
+        Scheme::Azure => "az",
+    }
+}
+
+/// Sets our own options first, so that a user's come last.
+fn configured<B: Clone>(
+    builder: B,
+    options: &[(String, String)],
+    set: impl Fn(B, &str, &str) -> Option<B>,
+) -> Result<B, StoreError> {
+    let ours = CLIENT_OPTIONS.iter().copied();
+    let theirs = options
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
+    ours.chain(theirs)
+        .try_fold(builder, |builder, (key, value)| {
+            set(builder, &key.to_ascii_lowercase(), value)
+                .ok_or_else(|| StoreError(format!("this store has no option `{key}`")))
+        })
+}
+
+fn open_folder(uri: &StoreUri, options: &[(String, String)]) -> Result<Store, StoreError> {
+    if let Some((key, _)) = options.first() {
+        return Err(StoreError(format!("a folder has no option `{key}`")));
+    }
+    let folder = format!("/{}", uri.folder);
+    std::fs::create_dir_all(&folder).map_err(|error| StoreError(format!("{folder}: {error}")))?;
+    let store = LocalFileSystem::new_with_prefix(&folder)
+        .map_err(as_store_error)?
+        .with_fsync(true);
+    Ok(Store::new(
+        Arc::new(store),
+        Path::default(),
+        Patience::default(),
+    ))
+}
+
+fn as_store_error(error: object_store::Error) -> StoreError {
+    StoreError(error.to_string())
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_written_as_it_is_read() {
+        for text in [
+            "file:///var/lib/sizegate/claims",
+            "s3://bucket",
+            "s3://my.bucket-1/a/b",
+            "gs://bucket/a",
+            "az://container/a",
+        ] {
+            let uri: StoreUri = text.parse().unwrap();
+            assert_eq!(uri.to_string(), text);
+            let uri: StoreUri = format!("{text}/").parse().unwrap();
+            assert_eq!(uri.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_store_is_refused() {
+        for text in [
+            "",
+            "/var/lib",
+            "http://host/a",
+            "S3://bucket",
+            "s3:///a",
+            "s3://",
+            "file://host/a",
+            "file://a",
+            "file:///",
+            "file:///a/../b",
+            "file:///a//b",
+            "s3://bucket/a/./b",
+            "s3://bucket/a b",
+            "s3://bucket/%2e%2e",
+            "s3://user@bu cket",
+            "s3://bucket?x=y",
+        ] {
+            assert!(text.parse::<StoreUri>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Where objects lie: a prefix for each cluster and topic, and below it a name by one of three layouts.
+//!
+//! Invariant: a place is under its topic's prefix whatever the topic is called, and no two topics share one. Every part
+//! of a key is made of `A–Z a–z 0–9 . _ - =`, none is `.`, `..` or empty: a folder's file names, a bucket's keys and an
+//! URI take them as they are.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use uuid::Uuid;
+
+use super::ticket::Digest;
+use super::ticket::ObjectForm;
+use crate::telemetry::rfc3339;
+use crate::vocabulary::labelled;
+
+/// The most bytes of a name that is kept readable: what a Kafka topic's name has at most, and a file system takes.
+const MOST_NAME_BYTES: usize = 249;
+
+labelled! {
+    /// How objects below a topic's prefix are named.
+    Layout {
+        /// `dt=YYYY-MM-DD/SHA256`: the same value once a day, cleaned by age.
+        Day = "day",
+        /// `SHA256`: the same value once.
+        Content = "content",
+        /// A random UUID: every record has its own object.
+        Event = "event",
+    }
+}
+
+/// Where one object lies, below the store's own folder.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place(String);
+
+impl Place {
+    /// The key below the store's folder, with `/` between its parts.
+    pub fn key(&self) -> &str {
+        &self.0
+    }
+}
+
+/// An URI that is not of this store, cluster and topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForeignUri;
+
+impl fmt::Display for ForeignUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a place of this topic")
+    }
+}
+
+impl std::error::Error for ForeignUri {}
+
+/// The places of one cluster in one store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespace {
+    /// The store's URI, without a slash at its end.
+    base: String,
+    cluster: String,
+}
+
+impl Namespace {
+    /// `base` is the store's URI as it was configured, `cluster` the cluster's id.
+    pub fn new(base: &str, cluster: &str) -> Self {
+        Self {
+            base: base.trim_end_matches('/').to_owned(),
+            cluster: cluster.to_owned(),
+        }
+    }
+
+    /// The cluster's id.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// What all keys of a topic begin with; ends with a slash.
+    pub fn prefix(&self, topic: &str) -> String {
+        format!("{}/{}/", encoded(&self.cluster), encoded(topic))
+    }
+
+    /// The place for a value written at `now`. The two forms of one value are two objects.
+    pub fn place(
+        &self,
+        topic: &str,
+        layout: Layout,
+        form: ObjectForm,
+        digest: &Digest,
+        now: SystemTime,
+    ) -> Place {
+        let prefix = self.prefix(topic);
+        let suffix = form.suffix();
+        Place(match layout {
+            Layout::Day => format!("{prefix}dt={}/{digest}{suffix}", day(now)),
+            Layout::Content => format!("{prefix}{digest}{suffix}"),
+            Layout::Event => format!("{prefix}{}{suffix}", Uuid::new_v4()),
+        })
+    }
+
+    /// What a ticket says of a place.
+    pub fn uri(&self, place: &Place) -> String {
+        format!("{}/{}", self.base, place.0)
+    }
+
+    /// The place of a ticket on a topic, under any layout: the layout may have changed since.
+    ///
+    /// # Errors
+    /// It lies elsewhere, or is none that this would have written for that value.
+    pub fn find(
+        &self,
+        topic: &str,
+        uri: &str,
+        form: ObjectForm,
+        digest: &Digest,
+    ) -> Result<Place, ForeignUri> {
+        let key = uri
+            .strip_prefix(&self.base)
+            .and_then(|rest| rest.strip_prefix('/'))
+            .ok_or(ForeignUri)?;
+        let name = key
+            .strip_prefix(&self.prefix(topic))
+            .and_then(|name| name.strip_suffix(form.suffix()))
+            .ok_or(ForeignUri)?;
+        let is_uuid = |name: &str| {
+            Uuid::parse_str(name).is_ok_and(|uuid| uuid.hyphenated().to_string() == name)
+        };
+        let is_ours = match name.split_once('/') {
+            Some((folder, name)) => is_day(folder) && name == digest.hex(),
+            None => name == digest.hex() || is_uuid(name),
+        };
+        if is_ours {
+            Ok(Place(key.to_owned()))
+        } else {
+            Err(ForeignUri)
+        }
+    }
+}
+
+/// `YYYY-MM-DD`, UTC.
+fn day(now: SystemTime) -> String {
+    rfc3339(now).chars().take(10).collect()
+}
+
+fn is_day(folder: &str) -> bool {
+    folder.strip_prefix("dt=").is_some_and(|day| {
+        day.len() == 10
+            && day.bytes().enumerate().all(|(at, byte)| match at {
+                4 | 7 => byte == b'-',
+                _ => byte.is_ascii_digit(),
+            })
+    })
+}
+
+/// A name as one part of a key. What Kafka allows in a topic's name stays as it is, but for a dot in front; every other
+/// byte becomes `=XX`. A name that is too long for a file system becomes its digest.
+fn encoded(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for (at, byte) in name.bytes().enumerate() {
+        match byte {
+            b'.' if at > 0 => out.push('.'),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("={byte:02X}")),
+        }
+    }
+    if out.len() > MOST_NAME_BYTES {
+        return format!("=h{}", Digest::of(name.as_bytes()));
+    }
+    if out.is_empty() {
+        out.push('=');
+    }
+    out
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+mod tests {
+    use std::collections::HashMap;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// 29 October 2026, 12:00 UTC.
+    fn noon() -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(1_793_275_200)
+    }
+
+    fn namespace() -> Namespace {
+        Namespace::new("s3://bucket/claims/", "4L6g3nShT-eMCtK--X86sw")
+    }
+
+    #[test]
+    fn a_place_has_the_cluster_the_topic_and_a_name_by_the_layout() {
+        let namespace = namespace();
+        let digest = Digest::of(b"hello");
+        let sha = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+        let uri = |layout, now| {
+            let place = namespace.place(
+                "library.loan.created",
+                layout,
+                ObjectForm::Plain,
+                &digest,
+                now,
+            );
+            namespace.uri(&place)
+        };
+        let prefix = "s3://bucket/claims/4L6g3nShT-eMCtK--X86sw/library.loan.created/";
+        assert_eq!(uri(Layout::Content, noon()), format!("{prefix}{sha}"));
+        assert_eq!(
+            uri(Layout::Day, noon()),
+            format!("{prefix}dt=2026-10-29/{sha}")
+        );
+        let midnight = noon() + Duration::from_secs(12 * 3_600);
+        assert_eq!(
+            uri(Layout::Day, midnight - Duration::from_millis(1)),
+            format!("{prefix}dt=2026-10-29/{sha}")
+        );
+        assert_eq!(
+            uri(Layout::Day, midnight),
+            format!("{prefix}dt=2026-10-30/{sha}")
+        );
+        let event = uri(Layout::Event, noon());
+        assert_eq!(event.len(), prefix.len() + 36);
+        assert_ne!(event, uri(Layout::Event, noon()));
+    }
+
+    #[test]
+    fn what_was_placed_is_found_under_its_own_topic_only() {
+        let namespace = namespace();
+        let digest = Digest::of(b"hello");
+        let forms = |layout| ObjectForm::ALL.map(|form| (layout, form));
+        for (layout, form) in Layout::ALL.iter().flat_map(forms) {
+            let place = namespace.place("a", *layout, form, &digest, noon());
+            let uri = namespace.uri(&place);
+            assert_eq!(namespace.find("a", &uri, form, &digest), Ok(place));
+            for topic in ["b", "", ".", "a/b", "A"] {
+                assert_eq!(namespace.find(topic, &uri, form, &digest), Err(ForeignUri));
+            }
+            let other = Namespace::new("s3://bucket/claims", "another");
+            assert_eq!(other.find("a", &uri, form, &digest), Err(ForeignUri));
+            let other = Namespace::new("s3://bucket/claim", "4L6g3nShT-eMCtK--X86sw");
+            assert_eq!(other.find("a", &uri, form, &digest), Err(ForeignUri));
+        }
+    }
+
+    #[test]
+    fn no_uri_leads_out_of_the_prefix() {
+        let namespace = namespace();
+        let digest = Digest::of(b"hello");
+        let prefix = "s3://bucket/claims/4L6g3nShT-eMCtK--X86sw/a/";
+        for uri in [
+            format!("{prefix}../b/{digest}"),
+            format!("{prefix}dt=2026-10-29/../../b/{digest}"),
+            format!("{prefix}dt=2026-10-2x/{digest}"),
+            format!("{prefix}dt=../{digest}"),
+            format!("{prefix}{digest}/"),
+            format!("{prefix}/{digest}"),
+            format!("{prefix}{digest}?versionId=1"),
+            format!("{prefix}{}", Digest::of(b"other")),
+            prefix.to_owned(),
+            format!("http://elsewhere/{digest}"),
+            format!("{prefix}%2e%2e/{digest}"),
+        ] {
+            for form in ObjectForm::ALL {
+                let found = namespace.find("a", &uri, form, &digest);
+                assert_eq!(found, Err(ForeignUri), "{uri}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_mean_something_to_a_file_system_do_not_reach_it() {
+        for (name, expected) in [
+            ("orders", "orders"),
+            ("a.b_c-D", "a.b_c-D"),
+            (".", "=2E"),
+            ("..", "=2E."),
+            (".hidden", "=2Ehidden"),
+            ("", "="),
+            ("=", "=3D"),
+            ("=2E", "=3D2E"),
+            ("a/b", "a=2Fb"),
+            ("a\\b\0", "a=5Cb=00"),
+            ("ä", "=C3=A4"),
+            ("a#1", "a=231"),
+        ] {
+            assert_eq!(encoded(name), expected);
+        }
+        let longest = "a".repeat(249);
+        assert_eq!(encoded(&longest), longest);
+        assert_eq!(encoded(&"a".repeat(250)).len(), 66);
+        assert_eq!(encoded(&"/".repeat(100)).len(), 66);
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_names_share_a_prefix(names in prop::collection::vec("\\PC{0,12}|[./=]{0,4}", 2..20)) {
+            let mut seen: HashMap<String, String> = HashMap::new();
+            for name in names {
+                let key = encoded(&name);
+                prop_assert!(!key.is_empty() && key != "." && key != ".." && key.len() <= 249);
+                prop_assert!(key.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-=".contains(&b)));
+                if let Some(other) = seen.insert(key, name.clone()) {
+                    prop_assert_eq!(other, name);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What the claim check counts: its requests to the store, and by topic what was offloaded and redeemed.
+//!
+//! Kept apart from the topic's own cells: a process without a claim check has none of these.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::counters::{Counter, TimeHistogram};
+use super::text::{Family, Spec};
+use super::topic::OTHER;
+
+const OFFLOADED_RECORDS: Spec = (
+    "claim_offloaded_records_total",
+    "Records whose value went to the object store and travels as a ticket.",
+    &["topic"],
+);
+const OFFLOADED_BYTES: Spec = (
+    "claim_offloaded_bytes_total",
+    "Bytes of those values.",
+    &["topic"],
+);
+const REDEEMED_RECORDS: Spec = (
+    "claim_redeemed_records_total",
+    "Records that a consumer got with their original value instead of the ticket.",
+    &["topic"],
+);
+const REDEEMED_BYTES: Spec = (
+    "claim_redeemed_bytes_total",
+    "Bytes of those values.",
+    &["topic"],
+);
+const FORGED: Spec = (
+    "claim_forged_total",
+    "Records that bear the header of a ticket and are none of ours: a wrong signature, another topic's, or no ticket at \
+     all.",
+    &["topic"],
+);
+const ORPHANS: Spec = (
+    "claim_orphans_total",
+    "Objects that were written for a ticket that never arrived on the broker. They lie there until `claim gc` or the \
+     store's own rule takes them.",
+    &["topic"],
+);
+const FALLBACK_RECORDS: Spec = (
+    "claim_fallback_records_total",
+    "Records whose ticket could not be redeemed and that went to the fallback topic, by why.",
+    &["topic", "class"],
+);
+const REDEEM_FAILURES: Spec = (
+    "claim_redeem_failures_total",
+    "Attempts to redeem a ticket that failed, by why: transient, missing, corrupt, config.",
+    &["topic", "class"],
+);
+const STORE_REQUESTS: Spec = (
+    "claim_store_requests_total",
+    "Operations on the object store, retries included in each, by what came of them: created, there (it was there \
+     already), renewed, ok; or the class of the failure.",
+    &["operation", "outcome"],
+);
+const STORE_SECONDS: Spec = (
+    "claim_store_seconds",
+    "Time of an operation on the object store, retries included.",
+    &["operation"],
+);
+
+/// The classes of failures.
+const CLASSES: [&str; 4] = ["transient", "missing", "corrupt", "config"];
+const OPERATIONS: [&str; 5] = ["put", "get", "head", "list", "delete"];
+const OUTCOMES: [&str; 8] = [
+    "created",
+    "there",
+    "renewed",
+    "ok",
+    "transient",
+    "missing",
+    "corrupt",
+    "config",
+];
+
+/// Counters of one topic, resolved once.
+#[derive(Debug, Default)]
+pub struct ClaimCounts {
+    /// Records offloaded.
+    pub offloaded_records: Counter,
+    /// Bytes of their values.
+    pub offloaded_bytes: Counter,
+    /// Records redeemed.
+    pub redeemed_records: Counter,
+    /// Bytes of their values.
+    pub redeemed_bytes: Counter,
+    /// Records with a ticket that is not ours.
+    pub forged: Counter,
+    /// Objects whose ticket never arrived.
+    pub orphans: Counter,
+    fallback_records: [Counter; CLASSES.len()],
+    redeem_failures: [Counter; CLASSES.len()],
+}
+
+impl ClaimCounts {
+    /// A record went to the fallback topic.
+    pub fn fell_back(&self, class: &str) {
+        count_at(&CLASSES, &self.fallback_records, class);
+    }
+
+    /// An attempt to redeem failed.
+    pub fn redeem_failed(&self, class: &str) {
+        count_at(&CLASSES, &self.redeem_failures, class);
+    }
+}
+
+/// All of the claim check's counters.
+#[derive(Debug)]
+pub struct ClaimMetrics {
+    most_topics: usize,
+    topics: Mutex<HashMap<Arc<str>, Arc<ClaimCounts>>>,
+    requests: [[Counter; OUTCOMES.len()]; OPERATIONS.len()],
+    seconds: [TimeHistogram; OPERATIONS.len()],
+}
+
+impl ClaimMetrics {
+    /// At most so many topics get a label of their own (`telemetry.topics`).
+    pub fn new(most_topics: usize) -> Self {
+        Self {
+            most_topics,
+            topics: Mutex::default(),
+            requests: Default::default(),
+            seconds: Default::default(),
+        }
+    }
+
+    /// A topic's counters; beyond the bound, those that all others share.
+    pub fn topic(&self, name: &str) -> Arc<ClaimCounts> {
+        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counts) = topics.get(name) {
+            return Arc::clone(counts);
+        }
+        let label = if topics.len() < self.most_topics {
+            name
+        } else {
+            OTHER
+        };
+        Arc::clone(topics.entry(label.into()).or_default())
+    }
+
+    /// An operation on the store is over.
+    pub fn store_request(&self, operation: &str, outcome: &str, took: Duration) {
+        let Some(at) = OPERATIONS.iter().position(|word| *word == operation) else {
+            return;
+        };
+        count_at(&OUTCOMES, &self.requests[at], outcome);
+        self.seconds[at].observe(took);
+    }
+
+    /// Every family that has a sample, in Prometheus' text format.
+    pub fn write(&self, text: &mut String) {
+        let topics: Vec<_> = {
+            let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut topics: Vec<_> = topics
+                .iter()
+                .map(|(name, counts)| (Arc::clone(name), Arc::clone(counts)))
+                .collect();
+            topics.sort_by(|(a, _), (b, _)| a.cmp(b));
+            topics
+        };
+        let plain = |spec, of: fn(&ClaimCounts) -> &Counter| {
+            let mut family = Family::counters(spec);
+            for (topic, counts) in &topics {
+                family.counter_if_used(&[topic], of(counts).get());
+            }
+            family
+        };
+        let by_class = |spec, of: fn(&ClaimCounts) -> &[Counter; CLASSES.len()]| {
+            let mut family = Family::counters(spec);
+            for (topic, counts) in &topics {
+                for (class, counter) in CLASSES.iter().zip(of(counts)) {
+                    family.counter_if_used(&[topic, class], counter.get());
+                }
+            }
+            family
+        };
+        let families = [
+            plain(OFFLOADED_RECORDS, |counts| &counts.offloaded_records),
+            plain(OFFLOADED_BYTES, |counts| &counts.offloaded_bytes),
+            plain(REDEEMED_RECORDS, |counts| &counts.redeemed_records),
+            plain(REDEEMED_BYTES, |counts| &counts.redeemed_bytes),
+            plain(FORGED, |counts| &counts.forged),
+            plain(ORPHANS, |counts| &counts.orphans),
+            by_class(FALLBACK_RECORDS, |counts| &counts.fallback_records),
+            by_class(REDEEM_FAILURES, |counts| &counts.redeem_failures),
+            self.store_requests(),
+            self.store_seconds(),
+        ];
+        for family in families {
+            family.write(text);
+        }
+    }
+
+    fn store_requests(&self) -> Family {
+        let mut family = Family::counters(STORE_REQUESTS);
+        for (operation, outcomes) in OPERATIONS.iter().zip(&self.requests) {
+            for (outcome, counter) in OUTCOMES.iter().zip(outcomes) {
+                family.counter_if_used(&[operation, outcome], counter.get());
+            }
+        }
+        family
+    }
+
+    fn store_seconds(&self) -> Family {
+        let mut family = Family::histograms(STORE_SECONDS);
+        for (operation, seconds) in OPERATIONS.iter().zip(&self.seconds) {
+            family.histogram(&[operation], &seconds.snapshot());
+        }
+        family
+    }
+}
+
+fn count_at<const N: usize>(words: &[&str; N], counters: &[Counter; N], word: &str) {
+    if let Some((_, counter)) = words
+        .iter()
+        .zip(counters)
+        .find(|(known, _)| **known == word)
+    {
+        counter.inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_shown_and_nothing_else() {
+        let metrics = ClaimMetrics::new(1);
+        let mut text = String::new();
+        metrics.write(&mut text);
+        assert_eq!(text, "");
+        metrics.topic("a").offloaded_bytes.inc_by(307_206);
+        metrics.topic("b").fell_back("missing");
+        metrics.topic("c").fell_back("missing");
+        metrics.store_request("put", "created", Duration::from_millis(3));
+        metrics.write(&mut text);
+        for line in [
+            "sizegate_claim_offloaded_bytes_total{topic=\"a\"} 307206",
+            "sizegate_claim_fallback_records_total{topic=\"_other\",class=\"missing\"} 2",
+            "sizegate_claim_store_requests_total{operation=\"put\",outcome=\"created\"} 1",
+            "sizegate_claim_store_seconds_count{operation=\"put\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+}
