@@ -19,5 +19,5 @@ tool() {
 
 deny=$(tool cargo-deny 0.20.2)
 machete=$(tool cargo-machete 0.9.2)
-"$deny" --offline --locked check licenses bans sources
+"$deny" --locked check licenses bans sources
 "$machete" .
