@@ -19,6 +19,7 @@
 
 mod bound;
 mod deflate;
+mod gain;
 mod gzip;
 mod lz4;
 mod snappy;
@@ -30,6 +31,7 @@ use std::ops::ControlFlow;
 use crate::policy::Codec;
 
 pub use bound::{Bound, scan_cost_bytes, scanned_bound, upper_bound};
+pub use gain::gain_percent;
 
 /// Bytes of the buffer that gzip and zstd decode into: what `ZSTD_DStreamOutSize` recommends.
 const PIECE_BYTES: usize = 128 * 1024;

@@ -9,6 +9,7 @@
 mod advice;
 mod clients;
 mod contradictions;
+mod governed;
 mod layers;
 mod mistakes;
 mod raw;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use clients::{Clients, NamePattern};
+pub use governed::{Bounds, Codecs, Compression, TopicConfig};
 pub use layers::{ENV_PREFIX, Env, Overrides, process_env};
 pub use mistakes::{ConfigErrors, Mistake};
 pub use raw::known_keys;
@@ -331,6 +333,10 @@ pub struct Rule {
     pub clients: Option<Clients>,
     /// What this rule sets.
     pub limits: Limits,
+    /// What its topics' configs may be set to.
+    pub topic_config: Option<TopicConfig>,
+    /// What large batches may come with.
+    pub codecs: Option<Codecs>,
     /// What happens above a limit.
     pub action: Action,
     /// The Kafka error code of its refusals.

@@ -11,16 +11,19 @@
 )]
 
 mod clients;
+mod codecs;
 pub mod families;
 mod linger;
 mod loops;
 mod refusal;
 mod rules;
 mod stuck;
+pub mod topic_config;
 mod violation;
 mod words;
 
 pub use clients::{Client, ClientRules};
+pub use codecs::{CodecRule, Refused as CodecRefused, setting_for};
 pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
@@ -28,6 +31,7 @@ pub(crate) use refusal::{batch_of, grouped};
 pub(crate) use rules::LIMITS;
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use stuck::{LARGE_BYTES, Reader, StuckWatch};
+pub use topic_config::{Change, GovernedKey, Manner, Value};
 pub use violation::{BatchFacts, Limit, RecordAt, Size, Violation};
 pub(crate) use words::labelled;
 pub use words::{Action, BATCHING_BYTES, Codec, ErrorCode, Gate, Source};

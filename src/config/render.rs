@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::scalars::{size_text, time_text};
 use super::{
-    Advertise, BatchLimit, ClientTls, Clients, Cluster, Config, Families, Family, Identity,
-    InsideLimit, Limits, Listener, NamePattern, Rule, ServerTls, TopicPattern,
+    Advertise, BatchLimit, ClientTls, Clients, Cluster, Codecs, Config, Families, Family, Identity,
+    InsideLimit, Limits, Listener, NamePattern, Rule, ServerTls, TopicConfig, TopicPattern,
 };
 
 /// Stands where a secret would.
@@ -231,6 +231,11 @@ fn rule(rule: &Rule) -> Value {
         ("topics", Some(patterns(&rule.topics))),
         ("clients", rule.clients.as_ref().map(clients)),
         ("limits", Some(limits(&rule.limits))),
+        (
+            "topic_config",
+            rule.topic_config.as_ref().map(TopicConfig::to_json),
+        ),
+        ("codecs", rule.codecs.as_ref().map(Codecs::to_json)),
         ("action", Some(json!(rule.action))),
         ("error_code", Some(json!(rule.error_code))),
         ("remedy", rule.remedy.as_ref().map(|remedy| json!(remedy))),

@@ -12,8 +12,8 @@ pub(in crate::config) use addresses::{HostName, NodeIds, NodeName};
 pub(in crate::config) use amounts::{Count, Interval, OrNone, Ratio, Share, Size, time_text};
 pub(crate) use amounts::{any_size, duration, size, size_text};
 
-use super::{Decode, LogFormat, LogLevel, Mode, SaslMechanism};
-use crate::policy::{Action, ErrorCode, LIMITS};
+use super::{Compression, Decode, LogFormat, LogLevel, Mode, SaslMechanism};
+use crate::policy::{Action, Codec, ErrorCode, LIMITS};
 
 /// A value written as one piece of text.
 pub(super) trait Scalar: Sized {
@@ -49,7 +49,16 @@ macro_rules! by_label {
     };
 }
 
-by_label!(Decode, ErrorCode, LogFormat, LogLevel, Mode, SaslMechanism);
+by_label!(
+    Codec,
+    Compression,
+    Decode,
+    ErrorCode,
+    LogFormat,
+    LogLevel,
+    Mode,
+    SaslMechanism
+);
 
 /// What a rule does: [`Action::Offload`] is a word of the product, not of this version.
 impl Scalar for Action {

@@ -8,6 +8,7 @@ mod credentials;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use super::governed;
 use super::mistakes::{Report, below};
 use super::raw::{
     Field, List, RawClients, RawCluster, RawConfig, RawFamily, RawLimits, RawListener,
@@ -240,6 +241,14 @@ fn rule(raw: RawRule, path: &str, report: &mut Report) -> Rule {
             .given()
             .map(|raw| clients(raw, &below(path, "clients"), report)),
         limits: limits(raw.limits.section()),
+        topic_config: raw
+            .topic_config
+            .given()
+            .map(|raw| governed::topic_config(raw, &below(path, "topic_config"), report)),
+        codecs: raw
+            .codecs
+            .given()
+            .map(|raw| governed::codecs(raw, &below(path, "codecs"), report)),
         action: raw.action.or(Action::Reject),
         error_code: raw.error_code.or(ErrorCode::Auto),
         remedy: raw.remedy.value().map(|line| line.0),

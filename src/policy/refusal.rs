@@ -74,7 +74,7 @@ impl Refusal {
 }
 
 /// Cuts at a character's end and says so.
-fn shortened(mut text: String, room: usize) -> String {
+pub(super) fn shortened(mut text: String, room: usize) -> String {
     if text.len() > room {
         let mut end = room.saturating_sub("…".len());
         while !text.is_char_boundary(end) {
@@ -139,6 +139,8 @@ fn sentence(
             "the headers of {} are {size} bytes",
             record(violation, facts)
         ),
+        // These write texts of their own (`codecs.rs`, `topic_config.rs`).
+        Gate::Codec | Gate::Config => write!(s, "what was sent is {size} bytes"),
     };
     let over = match violation.size {
         Size::Exact(bytes) => Size::Exact(bytes.saturating_sub(limit.value)),
@@ -371,7 +373,7 @@ fn size_field(violation: &Violation) -> String {
 }
 
 /// A name that may hold spaces, as one field of the tail.
-fn one_word(name: &str, longest: usize) -> String {
+pub(super) fn one_word(name: &str, longest: usize) -> String {
     if name.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | ']' | '='))
     {
         let quoted = format!("{name:?}");

@@ -132,7 +132,7 @@ fn compare(measured: &Measured, sizes: &Sizes, is_within: bool) {
             Gate::Headers => sizes.largest.headers_bytes,
             // Settling compares these: it knows them of more batches than are sampled.
             Gate::Batch | Gate::Uncompressed | Gate::Record => continue,
-            Gate::Ratio | Gate::Frame => continue,
+            Gate::Ratio | Gate::Frame | Gate::Codec | Gate::Config => continue,
         };
         if is_within && topic.policy.is_near(largest, limit.value) {
             topic.metrics.near_limit(limit.gate);

@@ -33,10 +33,11 @@ const DECODE_IN_ALL_BYTES: u64 = 1024 * 1024 * 1024;
 /// A batch whose verdict needs a decode too long for a session's turn.
 #[derive(Debug)]
 pub struct LongDecode {
-    partition_entry: usize,
-    records: Range<usize>,
-    header: BatchHeader,
-    limits: DeepLimits,
+    /// As [`Scales::known`] counts.
+    pub(super) partition_entry: usize,
+    pub(super) records: Range<usize>,
+    pub(super) header: BatchHeader,
+    pub(super) limits: DeepLimits,
 }
 
 /// What was found off the session's turn, by partition entry, in ascending order.
@@ -53,11 +54,13 @@ pub fn inspect_long(frame: &[u8], decodes: &[LongDecode]) -> Inspected {
         left = left.saturating_sub(inspection.spent_bytes());
         Some((decode.partition_entry, inspection))
     };
-    decodes.iter().filter_map(inspect_one).collect()
+    let mut inspected: Inspected = decodes.iter().filter_map(inspect_one).collect();
+    inspected.sort_unstable_by_key(|(entry, _)| *entry);
+    inspected
 }
 
 /// Inspects a batch, or an old message set where the header only stands for one.
-fn look(
+pub(super) fn look(
     header: &BatchHeader,
     records: &[u8],
     limits: &DeepLimits,
@@ -75,9 +78,9 @@ fn look(
 pub(super) struct Scales<'a> {
     frame: &'a [u8],
     layout: &'a Layout,
-    decode: Decode,
+    pub(super) decode: Decode,
     /// Bytes that may still be decompressed on this turn.
-    decode_left: u64,
+    pub(super) decode_left: u64,
     asked: &'a Asked,
     long: Vec<LongDecode>,
 }
@@ -130,8 +133,51 @@ impl<'a> Scales<'a> {
             .judge_batch(&measured.facts, self.asked.learned(topic))
         {
             Some(violation) => Outcome::Over(measured, violation),
-            None => self.weigh_inside(measured, partition_entry, records, bytes),
+            None => self.weigh_more(measured, partition_entry, records, bytes),
         }
+    }
+
+    /// What no header alone decides: the limits inside, then the codec.
+    fn weigh_more(
+        &mut self,
+        measured: Measured,
+        partition_entry: usize,
+        records: Range<usize>,
+        bytes: &[u8],
+    ) -> Outcome {
+        if measured.topic.policy.codecs.is_none() {
+            return self.weigh_inside(measured, partition_entry, records, bytes);
+        }
+        match self.weigh_inside(measured, partition_entry, records.clone(), bytes) {
+            Outcome::Within(measured) => {
+                self.weigh_codec(measured, partition_entry, records, bytes)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Partition entries of the request.
+    pub(super) const fn partitions(&self) -> usize {
+        self.layout.partitions.len()
+    }
+
+    /// What was found off this turn: of a partition entry's limits under its number, of its codec under its number and
+    /// that of all entries.
+    pub(super) fn known(&self, entry: usize) -> Option<Inspection> {
+        let inspected = &self.asked.inspected;
+        let known = inspected.binary_search_by_key(&entry, |(entry, _)| *entry);
+        let (_, inspection) = inspected.get(known.ok()?)?;
+        Some(*inspection)
+    }
+
+    /// Everything too long for this turn was decoded.
+    pub(super) const fn has_decoded(&self) -> bool {
+        self.asked.decoded
+    }
+
+    /// Must be decoded off this turn.
+    pub(super) fn decode_later(&mut self, long: LongDecode) {
+        self.long.push(long);
     }
 
     /// What is not judged here. The broker looks at the first batch of every partition before anything else
@@ -189,7 +235,7 @@ impl<'a> Scales<'a> {
         }
         match topic.policy.judge_batch(&measured.facts, None) {
             Some(violation) => Outcome::Over(measured, violation),
-            None => self.weigh_inside(measured, partition_entry, records, bytes),
+            None => self.weigh_more(measured, partition_entry, records, bytes),
         }
     }
 
@@ -205,13 +251,9 @@ impl<'a> Scales<'a> {
         if topic.policy.inside.is_none() {
             return Outcome::Within(measured);
         }
-        let inspected = &self.asked.inspected;
-        let known = inspected.binary_search_by_key(&partition_entry, |(entry, _)| *entry);
-        let known = known
-            .ok()
-            .and_then(|at| inspected.get(at))
-            .map(|(_, inspection)| *inspection);
-        let inspection = known.unwrap_or_else(|| self.inspect(&topic, &header, bytes));
+        let inspection = self
+            .known(partition_entry)
+            .unwrap_or_else(|| self.inspect(&topic, &header, bytes));
         measured.proof = Some(inspection.proof);
         measured.facts.uncompressed = inspection.uncompressed.or(measured.facts.uncompressed);
         measured.facts.largest = inspection.largest;
@@ -262,6 +304,7 @@ impl Measured {
             header,
             facts: facts(&header),
             proof: None,
+            gain: None,
         }
     }
 }
