@@ -120,6 +120,9 @@ fn over(size: u64, limit: u64) -> Outcome {
 
 /// A gate of ours; none for the ratio where it is not compared.
 fn ours(gate: &GateLimit, policy: &TopicPolicy, record: &RecordSizes) -> Option<Check> {
+    if gate.gate == Gate::Codec {
+        return codec(gate, policy, record);
+    }
     let (size, note) = match gate.gate {
         Gate::Batch => (
             record.batch_bytes,
@@ -139,6 +142,7 @@ fn ours(gate: &GateLimit, policy: &TopicPolicy, record: &RecordSizes) -> Option<
             record.uncompressed_bytes,
             "unpacked against what the ratio allows",
         ),
+        Gate::Codec | Gate::Config => return None,
     };
     let limit = match gate.gate {
         Gate::Ratio => {
@@ -170,6 +174,51 @@ fn ours(gate: &GateLimit, policy: &TopicPolicy, record: &RecordSizes) -> Option<
         source: gate.source_text(),
         outcome,
         note: note.to_owned(),
+    })
+}
+
+/// Which codec a compressed batch has is not asked; an uncompressed one may be of what does not shrink.
+fn codec(gate: &GateLimit, policy: &TopicPolicy, record: &RecordSizes) -> Option<Check> {
+    let rule = policy.codecs.as_deref()?;
+    let is_plain = record.batch_bytes == record.uncompressed_bytes;
+    let is_large = record.uncompressed_bytes > rule.above_bytes;
+    let (outcome, note) = match (is_large, is_plain) {
+        (false, _) => (
+            Outcome::Passes,
+            "up to so much a batch may come as it likes".to_owned(),
+        ),
+        (true, true) if rule.allows(Some(Codec::None)) => (
+            Outcome::Passes,
+            format!("it is not compressed: the rule takes {}", rule.words()),
+        ),
+        (true, true) if policy.action == Action::Observe => (
+            Outcome::Observes,
+            format!("it is not compressed: the rule takes {}", rule.words()),
+        ),
+        (true, true) if rule.unless_incompressible => (
+            Outcome::MayRefuse,
+            format!(
+                "it is not compressed: refused unless it would not shrink; the rule takes {}",
+                rule.words()
+            ),
+        ),
+        (true, true) => (
+            Outcome::Refuses,
+            format!("it is not compressed: the rule takes {}", rule.words()),
+        ),
+        (true, false) => (
+            Outcome::MayRefuse,
+            format!("refused unless its codec is of {}", rule.words()),
+        ),
+    };
+    Some(Check {
+        by: Party::Sizegate,
+        what: format!("gate {}", gate.gate),
+        size_bytes: record.uncompressed_bytes,
+        limit_bytes: Some(rule.above_bytes),
+        source: gate.source_text(),
+        outcome,
+        note,
     })
 }
 

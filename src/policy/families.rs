@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod names;
+pub mod opening;
 #[cfg(test)]
 mod tests;
 

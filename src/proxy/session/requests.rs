@@ -3,6 +3,7 @@
 //!
 //! Invariant: whatever leaves for the broker leaves in whole frames, in the order in which it came.
 
+pub mod configs;
 mod frames;
 mod produce;
 
@@ -88,6 +89,8 @@ enum Waiting {
         lease: Lease,
         asking: Asking,
     },
+    /// What the verdict on a request that sets configs needs to know.
+    Configs(configs::Pending),
 }
 
 impl Requests {
@@ -180,6 +183,17 @@ impl Session {
                 }
                 Poll::Ready(lease) => {
                     self.expect_rest_of_frame(frame_bytes, begun, lease);
+                    Ok(Poll::Ready(true))
+                }
+            },
+            Some(Waiting::Configs(mut pending)) => match pending.poll(cx) {
+                Poll::Pending => {
+                    self.requests.waiting = Some(Waiting::Configs(pending));
+                    Ok(Poll::Pending)
+                }
+                Poll::Ready(facts) => {
+                    self.on_configs_known(pending, facts);
+                    self.consume()?;
                     Ok(Poll::Ready(true))
                 }
             },

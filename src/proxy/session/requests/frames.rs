@@ -240,6 +240,7 @@ impl Session {
             _ if !is_known => Err(unsupported),
             api::PRODUCE if head.api_version < 0 => Err(unsupported),
             api::PRODUCE => Ok(Plan::Hold),
+            _ if self.governs(head) => Ok(Plan::Hold),
             _ => Ok(Plan::Pass),
         }
     }
@@ -272,6 +273,10 @@ impl Session {
     ) -> Result<(), Close> {
         match head.api_key {
             api::PRODUCE => self.on_produce(head, frame, arrival, lease, Asked::default()),
+            api::CREATE_TOPICS | api::ALTER_CONFIGS | api::INCREMENTAL_ALTER_CONFIGS => {
+                self.on_configs(head, frame, lease, None);
+                Ok(())
+            }
             api::SASL_HANDSHAKE | api::SASL_AUTHENTICATE => {
                 self.on_sasl(head, frame);
                 self.to_upstream.hold(lease);
