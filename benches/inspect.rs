@@ -7,7 +7,7 @@
 #![allow(missing_docs)] // criterion_group! makes a public function
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
-#[path = "../tests/inspect/make.rs"]
+#[path = "../tests/it/inspect/make.rs"]
 #[allow(dead_code)]
 mod make;
 

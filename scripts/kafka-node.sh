@@ -16,11 +16,25 @@ flags=(-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xlog:disable -
   "-Dlog4j2.configurationFile=file:$here/kafka/log4j2.xml")
 [ -f "$jars.jsa" ] && flags+=("-XX:SharedArchiveFile=$jars.jsa")
 
-if ! ls "$dir"/data/meta.properties >/dev/null 2>&1; then
-  more=()
-  [ -n "${KAFKA_FORMAT_ARGS:-}" ] && mapfile -t more <<<"$KAFKA_FORMAT_ARGS"
-  java "${flags[@]}" -cp "$jars/*" kafka.tools.StorageTool format \
-    -t "${KAFKA_CLUSTER_ID:-c2l6ZWdhdGUgdGVzdHMuLg}" -c "$dir/server.properties" "${more[@]}"
-fi
+# What a format writes is the same for every node but for three ids, so a JVM makes it once for each release and
+# set of arguments.
+format() {
+  local formatted directory_id more=()
+  formatted=$jars.formatted-$(printf '%s' "${KAFKA_FORMAT_ARGS:-}" | cksum | tr ' ' -)
+  if [ ! -d "$formatted" ]; then
+    [ -n "${KAFKA_FORMAT_ARGS:-}" ] && mapfile -t more <<<"$KAFKA_FORMAT_ARGS"
+    java "${flags[@]}" -cp "$jars/*" kafka.tools.StorageTool format \
+      -t "$cluster_id" -c "$dir/server.properties" "${more[@]}"
+    cp -r "$dir/data" "$formatted.$$" && mv -T "$formatted.$$" "$formatted" 2>/dev/null || rm -rf "$formatted.$$"
+    return
+  fi
+  cp -r "$formatted" "$dir/data"
+  directory_id=x$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | cut -c 2-22)
+  sed -i -e "s/^cluster\.id=.*/cluster.id=$cluster_id/" -e "s/^directory\.id=.*/directory.id=$directory_id/" \
+    -e "s/^node\.id=.*/$(grep '^node\.id=' "$dir/server.properties")/" "$dir/data/meta.properties"
+}
+
+cluster_id=${KAFKA_CLUSTER_ID:-c2l6ZWdhdGUgdGVzdHMuLg}
+if [ ! -e "$dir/data/meta.properties" ]; then format; fi
 exec java -Xms64m "-Xmx${KAFKA_HEAP:-512m}" "${flags[@]}" ${KAFKA_JAVA_OPTS:-} \
   -cp "$jars/*" kafka.Kafka "$dir/server.properties"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # screenshots.sh [FOLDER]   the pictures of README anew, into FOLDER (docs/images): the page in Chromium, and every
 # panel of the dashboards drawn from what a real Prometheus answers to its queries. They show the runs that
-# tests/page.rs and tests/dashboards.rs make: a real Kafka, real traffic, real refusals.
+# tests/it/page.rs and tests/it/dashboards.rs make: a real Kafka, real traffic, real refusals.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -10,5 +10,5 @@ need cargo cargo
 folder=${1:-docs/images}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-SIZEGATE_SCREENSHOTS=$folder cargo test --locked --test page --test dashboards </dev/null
+SIZEGATE_SCREENSHOTS=$folder cargo test --locked --test it page:: dashboards:: </dev/null
 ls -l "$folder"

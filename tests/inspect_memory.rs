@@ -5,7 +5,7 @@
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
-#[path = "inspect/make.rs"]
+#[path = "it/inspect/make.rs"]
 #[allow(dead_code)]
 mod make;
 

@@ -1,8 +1,8 @@
 //! What the integration tests stand on: real brokers, the proxy as a process, a raw client that says exactly the
 //! bytes a test wants, and real clients as programs. Nothing here asserts anything about sizegate.
 //!
-//! It is a module of each test binary (`mod support;`), so it is named `mod.rs`: `tests/support.rs` would be a
-//! test binary of its own. Whatever a test starts ends with it, also when it panics or is interrupted
+//! It is a module of the test binary `tests/it`, and lies beside it. It is named `mod.rs` because `tests/support.rs`
+//! would be a test binary of its own. Whatever a test starts ends with it, also when it panics or is interrupted
 //! ([`process`]).
 #![allow(
     dead_code,

@@ -1,11 +1,10 @@
 //! Free ports. They lie below the range that the kernel gives to outgoing connections (32768 and up), so no
 //! client can sit on one between this look and its use, and a killed broker finds its port free again.
 //!
-//! Ports go out in blocks. A block belongs to the test process that holds the lock of its file until it ends: a
+//! Ports go out in blocks. A block belongs to the test process that listens on its first port until it ends: a
 //! broker binds seconds after this look, and another test run on the same machine must not take its ports meanwhile.
 
 use std::collections::hash_map::RandomState;
-use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::net::TcpListener;
 use std::ops::Range;
@@ -13,19 +12,22 @@ use std::sync::Mutex;
 
 /// The demo's scripts take theirs above (`scripts/lib.sh`).
 const RANGE: Range<u16> = 20_000..30_976;
-const BLOCK: u16 = 32;
+/// The first is the lock, the others go out.
+const BLOCK: u16 = 33;
+/// So many random blocks belong to somebody else: there are none left.
+const TRIES: usize = 10_000;
 
 struct Block {
     ports: Range<u16>,
-    /// Locked as long as it is open.
-    _lock: File,
+    /// The block is this process's as long as it listens.
+    _lock: TcpListener,
 }
 
 static BLOCKS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 
 /// The first of `count` free ports in a row on 127.0.0.1; at most 32. They are this process's until it ends.
 pub fn free_ports(count: u16) -> u16 {
-    assert!(count <= BLOCK, "{count} ports in a row");
+    assert!(count < BLOCK, "{count} ports in a row");
     let mut blocks = BLOCKS
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -44,21 +46,19 @@ pub fn free_ports(count: u16) -> u16 {
                 }
             }
         }
-        blocks.extend(lock_a_block());
+        let found = (0..TRIES).find_map(|_| lock_a_block());
+        blocks.push(found.expect("a block of ports that nobody has"));
     }
 }
 
-/// A random block, unless another process has it.
+/// A random block, unless somebody has it.
 fn lock_a_block() -> Option<Block> {
-    let dir = std::env::temp_dir().join("sizegate-test-ports");
-    fs::create_dir_all(&dir).unwrap();
     let random = RandomState::new().build_hasher().finish();
     let number = (random % u64::from(RANGE.len() as u16 / BLOCK)) as u16;
     let first = RANGE.start + number * BLOCK;
-    let lock = File::create(dir.join(first.to_string())).unwrap();
-    lock.try_lock().ok()?;
+    let lock = TcpListener::bind(("127.0.0.1", first)).ok()?;
     Some(Block {
-        ports: first..first + BLOCK,
+        ports: first + 1..first + BLOCK,
         _lock: lock,
     })
 }

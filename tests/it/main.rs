@@ -1,0 +1,52 @@
+//! All tests that may share a process, so that they share brokers too: one module a subject.
+//!
+//! `cargo test --test it families` runs those of one module. Tests that own their process (an allocator that counts
+//! for all threads) are binaries of their own beside this folder.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod admin;
+mod admin_metrics;
+mod align;
+mod batch_gate;
+mod check_cluster;
+mod cli;
+mod clients_live;
+mod cluster;
+mod cluster_failover;
+mod cluster_security;
+mod codecs;
+mod config;
+mod config_requests;
+mod control_plane;
+mod dashboards;
+mod deep_gates;
+mod deploy;
+mod differential;
+mod explain;
+mod families;
+mod faults;
+mod fetch;
+mod governed;
+mod governed_clients;
+mod hostile;
+mod identity;
+mod inspect;
+mod inspect_reference;
+mod libraryd;
+mod limits_live;
+mod lingering;
+mod memory;
+mod message_sets;
+mod metrics_live;
+mod observe;
+mod page;
+mod readme;
+mod real_clients;
+mod reload;
+mod spring_chain;
+mod suggest;
+mod support_works;
+mod tls;
+mod transparency;

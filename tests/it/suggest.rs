@@ -1,0 +1,212 @@
+//! `sizegate suggest`: from a file and from a running proxy, to rules that `check` accepts.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::{
+    Connection, Kafka, Part, Record, Sizegate, batch, batch_of_bytes, eventually,
+};
+use serde_json::Value;
+
+fn sizegate(args: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_sizegate"))
+        .args(args)
+        .output();
+    output.unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// `check` takes it as it is.
+fn check(yaml: &str) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("suggested.yaml");
+    std::fs::write(&file, yaml).unwrap();
+    let output = sizegate(&[
+        "check",
+        "--output",
+        "json",
+        "--config",
+        file.to_str().unwrap(),
+    ]);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["ok"], true, "{yaml}\n{found:#}");
+    found
+}
+
+/// One histogram of a topic: sizes below each bound.
+fn histogram(name: &str, topic: &str, buckets: &[(u64, u64)]) -> String {
+    let mut text = String::new();
+    for (bound, count) in buckets {
+        text += &format!("sizegate_{name}_bucket{{topic=\"{topic}\",le=\"{bound}\"}} {count}\n");
+    }
+    let (_, count) = buckets.last().unwrap();
+    text + &format!("sizegate_{name}_bucket{{topic=\"{topic}\",le=\"+Inf\"}} {count}\n")
+}
+
+fn written(dir: &Path, text: &str) -> String {
+    let file = dir.join("metrics.txt");
+    std::fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn a_file_of_measurements_becomes_rules_that_check_accepts() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = [
+        histogram(
+            "record_bytes",
+            "orders",
+            &[
+                (1_024, 99_980),
+                (2_048, 99_980),
+                (65_536, 100_000),
+                (131_072, 100_000),
+            ],
+        ),
+        histogram(
+            "batch_wire_bytes",
+            "orders",
+            &[(16_384, 9_000), (65_536, 9_100)],
+        ),
+        histogram(
+            "batch_uncompressed_bytes",
+            "orders",
+            &[(16_384, 8_000), (4_194_304, 9_000)],
+        ),
+        histogram("record_bytes", "logs", &[(512, 1_000)]),
+        histogram(
+            "batch_wire_bytes",
+            "logs",
+            &[(1_048_576, 900), (1_048_588, 900), (2_097_152, 903)],
+        ),
+        histogram("record_bytes", "quiet", &[(512, 7)]),
+        histogram("record_bytes", "_other", &[(512, 70_000)]),
+    ];
+    let from = written(dir.path(), &text.concat());
+    let yaml = stdout(&sizegate(&["suggest", "--from", &from]));
+    let config = check(&yaml)["config"].clone();
+    assert_eq!(config["rules"].as_array().unwrap().len(), 2, "{yaml}");
+    let rule = |name: &str| {
+        let rules = config["rules"].as_array().unwrap();
+        rules
+            .iter()
+            .find(|rule| rule["name"] == name)
+            .unwrap_or_else(|| panic!("{name}: {config:#}"))["limits"]
+            .clone()
+    };
+    let orders = rule("orders");
+    assert_eq!(
+        (
+            &orders["record_bytes"],
+            &orders["uncompressed_bytes"],
+            &orders["batch_bytes"]
+        ),
+        (&"64KiB".into(), &"4MiB".into(), &"inherit".into()),
+        "{yaml}"
+    );
+    assert_eq!(rule("logs")["batch_bytes"], "2MiB", "{yaml}");
+    for words in [
+        "record_bytes: 64KiB   # refuses none of 100000 records; p99.9 + 25 %: 2KiB, refuses 20 of 100000 records (0.02 %)",
+        "# quiet: nothing to suggest, 7 records measured (--at-least 100)",
+        "# Some topics have no label of their own",
+        "batch_bytes: inherit   # 9100 batches, none above 64KiB; a limit under 1MiB makes clients lose small records",
+        "batch_bytes: 2MiB   # refuses none of 903 batches",
+    ] {
+        assert!(yaml.contains(words), "{words} in\n{yaml}");
+    }
+    let tight = stdout(&sizegate(&[
+        "suggest",
+        "--from",
+        &from,
+        "--keep",
+        "p99.9",
+        "--topic",
+        "logs",
+        "--at-least",
+        "1",
+    ]));
+    check(&tight);
+    assert!(
+        tight.contains("record_bytes: 512   # refuses none of 1000 records"),
+        "{tight}"
+    );
+    assert!(!tight.contains("orders"), "{tight}");
+
+    let json = stdout(&sizegate(&["suggest", "--from", &from, "--output", "json"]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let topics: Vec<_> = json["topics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|topic| &topic["topic"])
+        .collect();
+    assert_eq!(topics, ["logs", "orders", "quiet"]);
+    assert_eq!(json["topics"][1]["record_bytes"]["refuses"], 0.0);
+}
+
+#[test]
+fn what_cannot_be_read_is_said_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = written(dir.path(), "up 1\n");
+    for (from, words) in [
+        ("/no/such/file", "No such file"),
+        ("http://127.0.0.1:1", "refused"),
+        ("https://127.0.0.1:9644", "only http:// addresses"),
+        (empty.as_str(), "no topic has a size measured"),
+    ] {
+        let output = sizegate(&["suggest", "--from", from]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(from) && said.contains(words), "{said}");
+    }
+    assert_eq!(
+        sizegate(&["suggest", "--keep", "most"]).status.code(),
+        Some(64)
+    );
+}
+
+#[test]
+fn a_running_proxy_suggests_limits_that_would_have_refused_nothing_of_what_passed() {
+    let kafka = Kafka::shared("4.4.0");
+    let sizegate_ = Sizegate::start(kafka, "inspection: {decode: always}");
+    let topic = kafka.topic("suggested", 1, &[("retention.ms", "-1")]);
+    let mut connection = Connection::open(sizegate_.bootstrap());
+    let mut send = |records| connection.produce(12, -1, &[Part::new(&topic, records)])[0].code;
+    for n in 0..200 {
+        assert_eq!(
+            send(batch((0..10).map(|_| Record::of_random(700, n))).build()),
+            0
+        );
+    }
+    assert_eq!(send(batch_of_bytes(40_000).build()), 0);
+    let from = format!("http://{}", sizegate_.admin());
+    let yaml = eventually(
+        std::time::Duration::from_secs(60),
+        "records measured",
+        || {
+            let output = sizegate(&["suggest", "--from", &from, "--topic", &topic.name]);
+            output.status.success().then(|| stdout(&output))
+        },
+    );
+    assert!(yaml.contains("record_bytes: 64KiB   # refuses none of 2001 records; p99.9 + 25 %: 2KiB, refuses 1 of 2001"), "{yaml}");
+    assert!(
+        yaml.contains("batch_bytes: inherit   # 201 batches, none above 64KiB"),
+        "{yaml}"
+    );
+    check(&yaml);
+    // In force, they let the same pass; one byte above, they do not.
+    let rules = &yaml[yaml.find("rules:").unwrap()..];
+    let enforced = Sizegate::start(kafka, rules);
+    let mut connection = Connection::open(enforced.bootstrap());
+    let mut send = |records| connection.produce(12, -1, &[Part::new(&topic, records)])[0].code;
+    assert_eq!(send(batch_of_bytes(40_000).build()), 0);
+    assert_eq!(send(batch([Record::of_a(65_530)]).build()), 10);
+}
