@@ -11,6 +11,7 @@
 )]
 
 mod clients;
+mod codecs;
 pub mod families;
 mod library;
 mod linger;
@@ -18,10 +19,12 @@ mod loops;
 mod refusal;
 mod rules;
 mod stuck;
+pub mod topic_config;
 mod violation;
 mod words;
 
 pub use clients::{Client, ClientRules};
+pub use codecs::{CodecRule, Refused as CodecRefused, setting_for};
 pub use library::Library;
 pub use linger::{Arrival, LingerWatch, Sent, Suspect};
 pub use loops::{LoopDetector, ResendKey};
@@ -30,6 +33,7 @@ pub(crate) use refusal::{batch_of, grouped};
 pub(crate) use rules::LIMITS;
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use stuck::{Consumer, LARGE_BYTES, LargeServed, Pass, StuckWatch, Visits};
+pub use topic_config::{Change, GovernedKey, Manner, Value};
 pub use violation::{BatchFacts, Limit, MemberLimit, RecordAt, Size, Violation};
 pub(crate) use words::labelled;
 pub use words::{Action, BATCHING_BYTES, Codec, DEFAULT_MAX_REQUEST_SIZE, ErrorCode, Gate, Source};

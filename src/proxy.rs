@@ -7,6 +7,7 @@ mod book;
 mod budget;
 mod closed;
 mod fetches;
+mod governed;
 mod ledger;
 mod listener;
 mod outbox;
@@ -81,6 +82,8 @@ pub struct Shared {
     pub refusal_ids: AtomicU64,
     /// Long decodes at once: a bomb in every connection must not take every core.
     pub decoding: Arc<Semaphore>,
+    /// Readings of the cluster for requests that set configs, at once.
+    pub governing: Semaphore,
 }
 
 impl Shared {

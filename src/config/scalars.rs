@@ -13,10 +13,10 @@ pub(in crate::config) use amounts::{Count, Interval, OrNone, Ratio, Share, Size,
 pub(crate) use amounts::{any_size, duration, size, size_text};
 
 use super::claim::{StoreFailure, Unredeemed};
-use super::{Decode, LogFormat, LogLevel, Mode, SaslMechanism};
+use super::{Compression, Decode, LogFormat, LogLevel, Mode, SaslMechanism};
 use crate::claim::{Layout, StoreUri};
 use crate::findings::FindingRule;
-use crate::policy::{Action, ErrorCode, LIMITS};
+use crate::policy::{Action, Codec, ErrorCode, LIMITS};
 
 /// A value written as one piece of text.
 pub(super) trait Scalar: Sized {
@@ -54,6 +54,8 @@ macro_rules! by_label {
 
 by_label!(
     Action,
+    Codec,
+    Compression,
     Decode,
     ErrorCode,
     FindingRule,

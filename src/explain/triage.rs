@@ -16,7 +16,9 @@ use super::{Ground, Question, RecordSizes};
 use crate::findings::{
     Commands, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, side_kind,
 };
-use crate::policy::{ErrorCode, Gate, Library, Limit, Source, TopicPolicy, grouped, labelled};
+use crate::policy::{
+    ErrorCode, Gate, Library, Limit, Source, TopicPolicy, grouped, labelled, setting_for,
+};
 
 labelled! {
     /// What a step asks for.
@@ -367,7 +369,14 @@ impl Triage<'_> {
         } else if first.gate == Gate::Frame {
             text.push_str(" Raise it there, up to the brokers' socket.request.max.bytes, and restart sizegate.");
         } else if self.policy.remedy.is_none() {
-            text.push_str(" Send less in one record, or ask those who keep the rule for more.");
+            match &self.policy.codecs {
+                Some(rule) if first.gate == Gate::Codec => {
+                    let setting = setting_for("", rule.proposed());
+                    text.push_str(&format!(" Set {setting} in the producer."));
+                }
+                _ => text
+                    .push_str(" Send less in one record, or ask those who keep the rule for more."),
+            }
         }
         // Last: whether it ends with a full stop is its author's choice.
         if let Some(remedy) = &self.policy.remedy {

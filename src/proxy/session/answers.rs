@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::buffers::{self, BUFFER_BYTES};
 use super::hearsay::Hearsay;
+use super::requests::configs;
 use super::{Close, Session, Upstream};
 use crate::proxy::ledger::{Answer, Expected, Produced};
 use crate::proxy::verdict::by_topic;
@@ -103,7 +104,7 @@ enum Plan {
 fn plan(expected: &Expected) -> Plan {
     let version = expected.api_version;
     match (&expected.answer, expected.api_key) {
-        (Answer::Produce(_) | Answer::Authenticate(_), _) => Plan::Whole,
+        (Answer::Produce(_) | Answer::Configs(_) | Answer::Authenticate(_), _) => Plan::Whole,
         (Answer::Token | Answer::Made(_), _) => Plan::Pass,
         (Answer::Forwarded, api::API_VERSIONS) => Plan::Whole,
         (Answer::Forwarded, api::METADATA) => Plan::MetadataHead,
@@ -433,6 +434,7 @@ impl Session {
             expected.api_key,
         ) {
             (Answer::Produce(produced), _) => self.produce_answer(frame, version, produced)?,
+            (Answer::Configs(refused), key) => configs::merged(frame, key, version, &refused)?,
             (Answer::Authenticate(claim), _) => {
                 self.on_authenticated(&frame, version, claim);
                 frame
