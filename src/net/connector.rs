@@ -88,7 +88,7 @@ impl Connector {
         let tcp = connect_tcp(to, deadline, &self.own)
             .await
             .map_err(|error| with_context(to, "connect", error))?;
-        let mark = self.own.opened(tcp.local_addr()?);
+        let mark = self.own.opened(tcp.local_addr()?, tcp.peer_addr()?);
         let Some(tls) = &self.tls else {
             return Ok(Stream::Plain(tcp, Some(mark)));
         };

@@ -19,7 +19,7 @@ pub struct Own {
     calls: AtomicU64,
     /// Calls of the control plane that came in at our own listener.
     came_back: Mutex<HashSet<u64>>,
-    upstreams: Mutex<HashMap<SocketAddr, u32>>,
+    upstreams: Mutex<HashMap<Ends, u32>>,
     loops: Mutex<HashSet<HostPort>>,
 }
 
@@ -54,18 +54,22 @@ impl Own {
     }
 
     /// A connection to a broker, from this address of ours.
-    pub fn opened(self: &Arc<Self>, from: SocketAddr) -> Upstream {
-        let from = canonical(from);
-        *lock(&self.upstreams).entry(from).or_default() += 1;
+    pub fn opened(self: &Arc<Self>, from: SocketAddr, to: SocketAddr) -> Upstream {
+        let ends = Ends::new(from, to);
+        *lock(&self.upstreams).entry(ends).or_default() += 1;
         Upstream {
             own: Arc::clone(self),
-            from,
+            ends,
         }
     }
 
-    /// Whether a client's address is that of a connection of ours to a broker.
-    pub fn is_upstream(&self, client: SocketAddr) -> bool {
-        lock(&self.upstreams).contains_key(&canonical(client))
+    /// Whether a client's connection, accepted at the address `to`, is a connection of ours to a broker.
+    ///
+    /// By both its ends: a client on this host may connect from a port from which we are connected to a broker, as the
+    /// operating system gives a port again where the other end differs. What is translated on its way
+    /// has other ends here: [`Own::came_back`] finds it.
+    pub fn is_upstream(&self, client: SocketAddr, to: SocketAddr) -> bool {
+        lock(&self.upstreams).contains_key(&Ends::new(client, to))
     }
 
     /// A name for the next connection of the control plane, by which it is known should it come back.
@@ -131,16 +135,32 @@ pub struct Call(u64);
 #[derive(Debug)]
 pub struct Upstream {
     own: Arc<Own>,
+    ends: Ends,
+}
+
+/// What one connection is told from all others by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Ends {
     from: SocketAddr,
+    to: SocketAddr,
+}
+
+impl Ends {
+    fn new(from: SocketAddr, to: SocketAddr) -> Self {
+        Self {
+            from: canonical(from),
+            to: canonical(to),
+        }
+    }
 }
 
 impl Drop for Upstream {
     fn drop(&mut self) {
         let mut upstreams = lock(&self.own.upstreams);
-        if let Some(count) = upstreams.get_mut(&self.from) {
+        if let Some(count) = upstreams.get_mut(&self.ends) {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                upstreams.remove(&self.from);
+                upstreams.remove(&self.ends);
             }
         }
     }

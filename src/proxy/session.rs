@@ -380,7 +380,9 @@ impl Session {
     fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Stream, Close>> {
         if let Upstream::Unneeded = self.upstream {
             // Its first byte came, and an upstream connection is known before it sends one.
-            if self.shared.connector.own().is_upstream(self.who.address) {
+            let own = self.shared.connector.own();
+            let here = self.client.tcp().local_addr();
+            if here.is_ok_and(|here| own.is_upstream(self.who.address, here)) {
                 return Poll::Ready(Err(Close::Loop));
             }
             self.upstream =

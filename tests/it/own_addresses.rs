@@ -1,10 +1,13 @@
 //! A proxy that is pointed at itself: by its configuration, by brokers that advertise its ports, through another proxy.
 //! And a broker for which it has no port.
 
+use std::collections::HashSet;
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::support::kafka::KafkaOptions;
+use crate::support::scripted::Broker;
 use crate::support::{Connection, Kafka, Part, Record, Sizegate, batch, eventually, ports};
 use serde_json::Value;
 
@@ -197,6 +200,39 @@ fn two_proxies_that_point_at_each_other_end_the_loop_and_name_it() {
         let open = |sizegate: &Sizegate| sizegate.metrics().sum("connections", &[]);
         (proxies.iter().map(open).sum::<f64>() <= 1.0).then_some(())
     });
+}
+
+/// The operating system gives a port again where the connection's other end differs.
+#[test]
+fn a_client_on_a_port_from_which_we_are_connected_to_a_broker_is_no_loop() {
+    let broker = Broker::sound(&[("orders", 1, 1_000)]);
+    let bind = ports::free_ports(1);
+    let sizegate = Sizegate::before(&broker.bootstrap())
+        .env("SIZEGATE__LISTENER__BIND", &format!("0.0.0.0:{bind}"))
+        .start();
+    // Each of these has its connection to the broker while it is open.
+    let open = |address: &str| {
+        let mut connection = Connection::open(address);
+        connection.api_versions("raw", "1");
+        connection
+    };
+    let _held: Vec<_> = (0..200)
+        .map(|_| open(&format!("127.0.0.1:{bind}")))
+        .collect();
+    let upstreams: HashSet<u16> = broker.peers().iter().map(|peer| peer.port()).collect();
+    assert!(upstreams.len() > 200);
+    // Of every address that is connected to, ports begin elsewhere: one in a hundred hits.
+    let addresses = (0..64).flat_map(|a| (2..255).map(move |b| format!("127.0.{a}.{b}:{bind}")));
+    let is_hit = |client: &TcpStream| upstreams.contains(&client.local_addr().unwrap().port());
+    let stream = addresses
+        .map(|address| TcpStream::connect(address).unwrap())
+        .find(is_hit)
+        .expect("a client on a port of ours");
+    let mut client = Connection::over(stream);
+    client.api_versions("raw", "1");
+    let closed = [("reason", "loop")];
+    let metrics = sizegate.metrics();
+    assert_eq!(metrics.sum("connections_closed_total", &closed), 0.0);
 }
 
 #[test]

@@ -110,11 +110,16 @@ impl Connection {
             .ok_or(io::ErrorKind::AddrNotAvailable)?;
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
-        Ok(Self {
+        Ok(Self::over(stream))
+    }
+
+    /// Over a connection that is there.
+    pub fn over(stream: TcpStream) -> Self {
+        Self {
             stream,
             next_correlation: 1,
             client_id: Some("raw".into()),
-        })
+        }
     }
 
     /// The socket.

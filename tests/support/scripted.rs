@@ -96,6 +96,7 @@ pub struct Broker {
     pub cluster: Cluster,
     received: Arc<Mutex<Vec<Request>>>,
     open: Arc<AtomicUsize>,
+    peers: Arc<Mutex<Vec<SocketAddr>>>,
     /// Until this is cancelled the control plane is not answered.
     held: Arc<Mutex<CancellationToken>>,
     stop: CancellationToken,
@@ -135,6 +136,7 @@ impl Broker {
             topics,
         };
         let (received, open, stop) = (Arc::default(), Arc::default(), CancellationToken::new());
+        let peers = Arc::default();
         let free = CancellationToken::new();
         free.cancel();
         let held = Arc::new(Mutex::new(free));
@@ -144,6 +146,7 @@ impl Broker {
             control: Box::new(control),
             received: Arc::clone(&received),
             open: Arc::clone(&open),
+            peers: Arc::clone(&peers),
             held: Arc::clone(&held),
         };
         let stopped = stop.clone();
@@ -164,6 +167,7 @@ impl Broker {
             cluster,
             received,
             open,
+            peers,
             held,
             stop,
             thread: Some(thread),
@@ -211,6 +215,11 @@ impl Broker {
             .collect()
     }
 
+    /// Where each connection so far came from.
+    pub fn peers(&self) -> Vec<SocketAddr> {
+        self.peers.lock().unwrap().clone()
+    }
+
     /// Connections open now.
     pub fn open_connections(&self) -> usize {
         self.open.load(Ordering::SeqCst)
@@ -234,13 +243,15 @@ struct Serving {
     control: Box<Script>,
     received: Arc<Mutex<Vec<Request>>>,
     open: Arc<AtomicUsize>,
+    peers: Arc<Mutex<Vec<SocketAddr>>>,
     held: Arc<Mutex<CancellationToken>>,
 }
 
 async fn serve(listener: TcpListener, serving: Arc<Serving>) {
     let mut connections = 0;
     loop {
-        let (stream, _) = listener.accept().await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        serving.peers.lock().unwrap().push(peer);
         stream.set_nodelay(true).unwrap();
         let (serving, connection) = (Arc::clone(&serving), connections);
         connections += 1;

@@ -5,6 +5,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -111,6 +112,7 @@ public final class Returning {
                         handle(record);
                     } catch (IllegalStateException e) {
                         failed++;
+                        awaitNextFetch(consumer);
                         var first = polled.records(partition).get(0);
                         consumer.seek(partition, mode.equals("seek") ? record.offset() : first.offset());
                         break;
@@ -119,6 +121,29 @@ public final class Returning {
             }
         }
         return failed;
+    }
+
+    /**
+     * A handler takes its time. With the newer protocol another thread fetches ahead: one that seeks back at once may be
+     * before it, and then nothing tells that the records were handed on. Until that fetch has come back, with nothing.
+     */
+    private static void awaitNextFetch(KafkaConsumer<byte[], byte[]> consumer) {
+        if (!"consumer".equals(cli.get("p.group.protocol", "classic"))) {
+            return;
+        }
+        double before = fetches(consumer);
+        // Where it was here before that look: longer than it waits at the broker.
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(3);
+        while (fetches(consumer) == before && System.nanoTime() < until) {
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(5));
+        }
+    }
+
+    private static double fetches(KafkaConsumer<byte[], byte[]> consumer) {
+        return consumer.metrics().entrySet().stream()
+                .filter(metric -> metric.getKey().name().equals("fetch-total") && metric.getKey().tags().size() == 1)
+                .mapToDouble(metric -> (Double) metric.getValue().metricValue())
+                .sum();
     }
 
     private static int restart(String mode) {
