@@ -1,7 +1,7 @@
 //! Connections to the admin server: one request each, few at once, none for long.
 //!
 //! Invariant: whoever stalls delays no health check. A newcomer beyond [`CONNECTIONS`] ends the oldest connection, and
-//! health checks need no place among the [`ANSWERS`].
+//! health checks need no place among the [`RESPONSES`].
 
 use std::collections::VecDeque;
 use std::io;

@@ -222,7 +222,8 @@ impl Shared {
         }
     }
 
-    /// Every member that does not fit, with what to say of it.
+    /// Every member that does not fit, with what to say of it: first those that the configuration names, as the log
+    /// has a bound.
     fn misfits(&self) -> Vec<Misfit> {
         let policy = self.policy.load();
         let mut misfits = Vec::new();
@@ -243,6 +244,7 @@ impl Shared {
                 });
             }
         }
+        misfits.sort_by_key(|misfit| misfit.membership);
         misfits
     }
 }

@@ -720,7 +720,7 @@ async fn an_address_in_use_is_named_with_the_key_that_sets_it() {
 }
 
 #[tokio::test]
-async fn shutdown_responses_what_is_in_flight_and_takes_nothing_new() {
+async fn shutdown_answers_what_is_in_flight_and_takes_nothing_new() {
     let mut state = state(Readiness::default());
     let (started, mut begun) = tokio::sync::mpsc::channel(1);
     state.topics = Arc::new(move || {

@@ -62,6 +62,16 @@ fn python(client: &str, idempotent: bool, topic: &Topic, values: &str) -> Output
     run(program, topic, values)
 }
 
+/// The same for each, at once: what takes time is that a Python client lingers before each record.
+fn at_once<T: Sync>(cases: &[T], hold: impl Fn(&T) + Sync) {
+    std::thread::scope(|scope| {
+        for case in cases {
+            let hold = &hold;
+            scope.spawn(move || hold(case));
+        }
+    });
+}
+
 /// The lines about records, in the order of the records.
 fn records(output: &Output) -> Vec<&Value> {
     let mut lines: Vec<&Value> = output
@@ -208,7 +218,8 @@ fn librdkafka_loses_the_batch_without_our_text_and_works_afterwards() {
 
 #[test]
 fn kafka_python_delivers_all_innocents_unless_it_is_idempotent_then_it_is_dead() {
-    for (idempotent, expected) in [(false, "+++-++++"), (true, "+++-----")] {
+    let fates_of = [(false, "+++-++++"), (true, "+++-----")];
+    at_once(&fates_of, |&(idempotent, expected)| {
         let guilty = topic("guilty-kafkapython");
         let output = python("kafka-python", idempotent, &guilty, ONE_GUILTY);
         assert_eq!(fates(&output, &guilty), expected);
@@ -222,13 +233,14 @@ fn kafka_python_delivers_all_innocents_unless_it_is_idempotent_then_it_is_dead()
         let output = python("kafka-python", idempotent, &whole, NONE_GUILTY);
         assert_eq!(fates(&output, &whole), "++++++++");
         assert!(refused(&whole) >= 1.0);
-    }
+    });
 }
 
 #[test]
 fn aiokafka_loses_the_batch_and_if_idempotent_everything_after_it() {
-    for (idempotent, expected) in [(false, "+-----++"), (true, "+-------")] {
-        for (stem, values) in BOTH {
+    let fates_of = [(false, "+-----++"), (true, "+-------")];
+    at_once(&fates_of, |&(idempotent, expected)| {
+        at_once(&BOTH, |&(stem, values)| {
             let topic = topic(&format!("{stem}-aiokafka"));
             let output = python("aiokafka", idempotent, &topic, values);
             assert_eq!(fates(&output, &topic), expected);
@@ -241,8 +253,8 @@ fn aiokafka_loses_the_batch_and_if_idempotent_everything_after_it() {
                 assert_eq!(*class, "OutOfOrderSequenceNumber");
             }
             is_in_log_and_api(&topic);
-        }
-    }
+        });
+    });
 }
 
 #[test]

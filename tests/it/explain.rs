@@ -852,7 +852,7 @@ fn it_says_what_it_cannot_do() {
 }
 
 #[test]
-fn a_running_proxy_responses_the_same_over_http() {
+fn a_running_proxy_answers_the_same_over_http() {
     let kafka = Kafka::shared("4.3.0");
     let topic = kafka.topic("http", 1, &[("max.message.bytes", "65536")]);
     let sizegate = Sizegate::start(kafka, "");

@@ -689,3 +689,22 @@ fn a_member_of_a_topic_that_is_not_there_is_named_and_limits_nothing() {
     let mut connection = Connection::open(sizegate.bootstrap());
     assert_eq!(produce(&mut connection, 13, &main, 1_048_588).code, 0);
 }
+
+/// The log has a bound: of what is found by its name alone, much may stay untold, and what is configured does not.
+#[test]
+fn what_is_configured_is_told_however_many_families_are_found_by_their_names() {
+    let kafka = Kafka::shared(KAFKA_VERSIONS[1]);
+    // More than one look tells, and before it by name.
+    for n in 0..25 {
+        let main = unique(&format!("a{n}"));
+        kafka.create_topic(&main, 1, 1, &[]);
+        kafka.create_topic(&format!("{main}-dlt"), 1, 1, &[]);
+    }
+    let main = unique("zz");
+    kafka.create_topic(&main, 1, 1, &[]);
+    let member = format!("{main}-dlt");
+    kafka.create_topic(&member, 1, 1, &[]);
+    let sizegate = Sizegate::start(kafka, &config(&main, ", alignment: warn"));
+    sizegate.log_line(&["more members fit or do not fit their families"]);
+    sizegate.log_line(&["may not fit", &member, "configured"]);
+}

@@ -102,7 +102,7 @@ fn responses_come_in_the_order_of_requests_with_refusals_between_them() {
 }
 
 #[test]
-fn refusals_are_merged_whatever_order_the_broker_responses_in() {
+fn refusals_are_merged_whatever_order_the_broker_answers_in() {
     let broker = Broker::start(&topics(), |request, _| {
         is_produce(request).then(|| {
             let mut response = scripted::produced(&request.decode(), request.version);

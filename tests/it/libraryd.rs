@@ -109,9 +109,11 @@ fn the_worked_example_holds_producers_to_what_was_agreed() {
     assert_eq!(stored(), 6, "without sizegate it passes");
     let output = send(&guarded, &over.to_string(), "a", &squeezed);
     let text = refusal(&output);
-    // Decoding stopped once it was proof enough.
-    assert_ours(text, " limit_bytes=65536 source=rule rule=library-events ");
-    assert!(text.contains("[gate=value at_least_bytes="), "{text}");
+    // Its size stands before it, and is told to the byte.
+    assert_ours(
+        text,
+        "[gate=value size_bytes=1100000 limit_bytes=65536 source=rule rule=library-events ",
+    );
     assert!(text.contains("codec=zstd"), "{text}");
     assert_eq!(stored(), 6);
 

@@ -44,21 +44,28 @@ pub fn sizegate(arguments: &[&str], yaml: &str) -> Ran {
     ran
 }
 
-/// Runs a line with `kafka-configs.sh` or `kafka-acls.sh` as a shell does, with the tools of Kafka 4.4.0.
+/// Runs a line with `kafka-configs.sh` or `kafka-acls.sh` as a shell does, with the tools of Kafka 4.4.0. The shell parts
+/// its words; then one JVM runs all of its commands.
 pub fn kafka_tool(line: &str) -> Ran {
     let jars = programs::script("kafka-libs.sh", &["4.4.0", "tools"]);
-    let java = format!(
-        "java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xmx256m -XX:-UsePerfData -cp '{}/*'",
+    let classes = programs::script("java-classes.sh", &["client"]);
+    let dir = new_dir("tool");
+    let script = format!(
+        "set -e\n\
+         note() {{ (IFS=$'\\x1f'; printf '%s\\n' \"$*\" >> commands); }}\n\
+         kafka-configs.sh() {{ note org.apache.kafka.tools.ConfigCommand \"$@\"; }}\n\
+         kafka-acls.sh() {{ note org.apache.kafka.tools.AclCommand \"$@\"; }}\n\
+         {line}\n\
+         exec java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xmx256m -XX:-UsePerfData \
+         -cp '{}:{}/*' Mains commands\n",
+        classes.display(),
         jars.display()
     );
-    let script = format!(
-        "kafka-configs.sh() {{ {java} org.apache.kafka.tools.ConfigCommand \"$@\"; }}\n\
-         kafka-acls.sh() {{ {java} org.apache.kafka.tools.AclCommand \"$@\"; }}\n{line}\n"
-    );
     let mut command = Command::new("bash");
-    command.args(["-c", &script]);
+    command.args(["-c", &script]).current_dir(&dir);
     let ran = Ran::of(command);
     assert_eq!(ran.code, 0, "{line}: {ran:?}");
+    let _ = std::fs::remove_dir_all(&dir);
     ran
 }
 

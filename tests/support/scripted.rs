@@ -1,8 +1,8 @@
 //! A broker that answers as a script says: soundly, twice, out of order, with rubbish, in halves, or never.
 //!
-//! What the proxy's control plane asks (its client id is `sizegate`) is answered soundly and never shown to the script,
-//! so a test says only what its own connection meets. A broker whose metadata is behind has a script for that
-//! ([`Broker::start_behind`]).
+//! What the proxy's control plane asks (its client id is `sizegate`, or begins with `sizegate-`) is answered soundly and
+//! never shown to the script, so a test says only what its own connection meets. A broker whose metadata is behind has a
+//! script for that ([`Broker::start_behind`]).
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -284,7 +284,7 @@ async fn talk(mut stream: TcpStream, serving: &Serving, connection: usize) -> st
                 .map_or(-1, |b| i32::from_be_bytes(b.try_into().unwrap())),
             body,
         };
-        let steps = if request.client_id() == Some(b"sizegate") {
+        let steps = if request.is_of_control_plane() {
             let held = serving.held.lock().unwrap().clone();
             held.cancelled().await;
             (serving.control)(&request, &serving.cluster)
@@ -316,6 +316,12 @@ async fn talk(mut stream: TcpStream, serving: &Serving, connection: usize) -> st
 }
 
 impl Request {
+    /// Its connections introduce themselves with a name of their own, then all go by the same.
+    fn is_of_control_plane(&self) -> bool {
+        let is_named = |id: &[u8]| id == b"sizegate" || id.starts_with(b"sizegate-");
+        self.client_id().is_some_and(is_named)
+    }
+
     /// Who sent it.
     pub fn client_id(&self) -> Option<&[u8]> {
         let length =
