@@ -373,5 +373,7 @@ fn stored_too_large(codec: Codec, sent: &Sent, limit: Option<u64>) -> String {
         Some(Size::Exact(bytes)) => format!(": that is {} bytes, more than", grouped(bytes)),
         _ => ", which is most likely more than".to_owned(),
     };
-    format!("the topic stores batches uncompressed (compression.type=uncompressed){size} its {limit}")
+    format!(
+        "the topic stores batches uncompressed (compression.type=uncompressed){size} its {limit}"
+    )
 }
