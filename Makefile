@@ -21,7 +21,7 @@ down: ## ends what `make up` left running
 test: ## all set-up and all tests, against real brokers with real clients
 	@scripts/test.sh
 
-stress: ## two minutes of topics, partitions, rights and brokers that come and go: no rule is evaded
+stress: ## two minutes of topics, partitions, ACLs and brokers that come and go: no rule is evaded
 	@scripts/setup-tests.sh
 	SIZEGATE_STRESS_SECONDS=$${SIZEGATE_STRESS_SECONDS:-120} cargo test --locked --test rules_hold -- --nocapture stress::
 
@@ -44,7 +44,7 @@ image: ## the container image without an engine, and a test of it (root)
 bench: ## the benches, beside a direct connection and HAProxy
 	@scripts/bench.sh
 
-screenshots: ## the pictures of README anew, from real runs
+screenshots: ## the pictures of README and docs/ again, from real runs
 	@scripts/screenshots.sh
 
 fmt: ## formats the sources

@@ -18,7 +18,7 @@ case ${1:-} in
 esac
 
 PATH=$PATH:/usr/sbin
-need cargo cargo
+need_rust
 case $command in
     count) need valgrind valgrind ;;
     inside) ;;

@@ -60,6 +60,32 @@ check_chart() {
   done
 }
 
+# memory BUDGET LIMIT   the memory of the rendered pod (LIMIT may be empty), or nothing where the chart refuses
+memory() {
+  "$tools/helm" template memory deploy/helm/sizegate --kube-version "$kubernetes_version" \
+    --set 'bootstrapServers={kafka:9092}' --set-string "config.memory.budget=$1" --set-string "resources.limits.memory=$2" \
+    2>/dev/null | sed -n '/limits:/,/requests:/s/ *memory: *//p'
+}
+
+check_memory() {
+  local budget limit wanted
+  while read -r budget limit wanted; do
+    [ "$limit" = - ] && limit=''
+    [ "$(memory "$budget" "$limit")" = "${wanted:-}" ] ||
+      { echo "budget $budget, limit ${limit:-none}: not ${wanted:-refused}, but $(memory "$budget" "$limit")" && exit 1; }
+  done <<'CASES'
+512MiB - 768Mi
+1GiB - 1280Mi
+1GB - 1210Mi
+1536 - 257Mi
+512MiB 640Mi 640Mi
+512MiB 639Mi
+512MiB 1G 1G
+4GiB 768Mi
+CASES
+  echo "the pod's memory follows the budget"
+}
+
 # The config in a rendered ConfigMap. Files it names are mounted in the pod only: certificates stand in for them.
 check_config() {
   if [ ! -f "$work/ca.crt" ]; then
@@ -96,6 +122,7 @@ check_unit() {
 [ -x "$sizegate" ] || cargo build --locked
 install_tools
 check_chart
+check_memory
 echo "sidecar:"
 conform deploy/kubernetes/*.yaml
 check_unit

@@ -29,7 +29,7 @@ columns() {
 prepare() {
   need_java
   if [ -z "${SIZEGATE_BIN:-}" ]; then
-    need cargo cargo
+    need_rust
     say "building sizegate (release)"
     cargo build --release --locked --quiet --bin sizegate </dev/null
   fi
@@ -117,6 +117,7 @@ Kafka $version runs at localhost:$kafka_port, sizegate in front of it:
   bootstrap.servers      localhost:$listener_port
   limits in force        http://localhost:$admin_port/api/v1/topics
   last refusals          http://localhost:$admin_port/api/v1/refusals
+  the page               http://localhost:$admin_port/
   metrics                http://localhost:$admin_port/metrics
   configuration          $up/sizegate.yaml (read again when it changes)
   logs                   $up/sizegate.log, $up/kafka.log
@@ -155,9 +156,10 @@ topic, gate, action and client, and counts per minute of what follows. Its first
 $(grep -m 1 'refused' "$dir/sizegate.log" | fold -s -w "$(($(columns) - 4))" | sed 's/^/    /')
 
 Where to look next:
-  make up                      the same Kafka and sizegate, left running; it prints the addresses
+  make up                      the same Kafka and sizegate, left running; it prints the addresses and the page
   config/sizegate.yaml         every setting, explained
-  README.md                    five minutes with it, every error text and what to do about it
+  README.md                    the quick start with your own Kafka
+  docs/troubleshooting.md      every error message and what to do about it
 TEXT
     ;;
   up)
@@ -165,7 +167,7 @@ TEXT
       show_addresses
       exit 0
     fi
-    "$0" down >/dev/null
+    "$0" down 2>/dev/null
     prepare
     mkdir -p "$up"
     choose_ports
@@ -177,7 +179,7 @@ TEXT
       [ -n "$sizegate_pid" ] && echo "$sizegate_pid" >"$up/sizegate.pid"
       return 0
     }
-    trap 'record; "$0" down >/dev/null' EXIT
+    trap 'record; "$0" down 2>/dev/null' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
     start "$up"

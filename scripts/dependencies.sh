@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
-need cargo cargo
+need_rust
 
 # tool NAME VERSION   that program, built once into .cache/tools.
 tool() {

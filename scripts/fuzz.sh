@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 seconds=${1:?usage: fuzz.sh SECONDS [TARGET...]}
 shift
-need cargo cargo
+need_rust
 if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
   echo "needs a nightly toolchain and cargo-fuzz: rustup toolchain install nightly; cargo install cargo-fuzz" >&2
   exit 2

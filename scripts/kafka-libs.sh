@@ -39,9 +39,10 @@ fetch() {
     need mvn maven
     echo "fetching the $name jars of Kafka $version" >&2
     rm -rf "$dir"
+    # Maven ends both its streams with a reset of colours that it never set.
     mvn -B -q -ntp -f scripts/kafka/pom.xml -P "$name" -Dmaven.repo.local="$cache/maven" \
       -Dkafka.version="$version" dependency:copy-dependencies -DincludeScope=runtime \
-      -DoutputDirectory="$dir" </dev/null | sed 's/\x1b\[0m//g' >&2
+      -DoutputDirectory="$dir" </dev/null 2>&1 | sed 's/\x1b\[0m//g' >&2
     touch "$dir/.complete"
     if [ "$name" = broker ]; then archive_broker_classes; fi
   fi

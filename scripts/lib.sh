@@ -24,7 +24,6 @@ need() {
     node | npm) echo "  any system:      Node.js 20 or newer on the PATH" >&2 ;;
     python3) echo "  any system:      Python 3.9 or newer with venv on the PATH" >&2 ;;
     go) echo "  any system:      Go 1.26 or newer on the PATH" >&2 ;;
-    cargo) echo "  any system:      Rust 1.95 or newer from https://rustup.rs" >&2 ;;
   esac
   exit 2
 }
@@ -39,6 +38,16 @@ need_java() {
     echo "Java ${major:-?} is on the PATH; Kafka 4 needs 17 or newer (Debian, Ubuntu: openjdk-17-jdk-headless)" >&2
     exit 2
   fi
+}
+
+# Rust, as new as Cargo.toml asks for. Not from the system's packages, which are older and would only fail later.
+need_rust() {
+  local wanted have
+  wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+  have=$(cargo --version 2>/dev/null | sed -n 's/^cargo \([0-9.]*\).*/\1/p')
+  [ "$(printf '%s\n' "$wanted" "${have:-0}" | sort -V | head -1)" = "$wanted" ] && return 0
+  echo "sizegate needs Rust $wanted or newer${have:+, and $have is on the PATH}. Install it from https://rustup.rs and run again." >&2
+  exit 2
 }
 
 # free_ports N   prints the first of N ports in a row on which nobody listens on 127.0.0.1. They lie below the

@@ -3,7 +3,7 @@
 #
 #   scripts/prometheus.sh
 #
-# On Debian and Ubuntu the system's package is unpacked into .cache/prometheus, not installed: installing it would
+# On Debian and Ubuntu the system's package is extracted into .cache/prometheus, not installed: installing it would
 # start a Prometheus on port 9090 that nobody asked for. Elsewhere it says what to install.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup-tests.sh   everything the tests need beside Rust: Kafka's jars, clients in Java, Python, Node and Go, Chromium,
+# setup-tests.sh   everything the tests need beside Rust: Kafka's jars, clients in Java, Python, Node, Go and C, Chromium,
 # Prometheus.
 # Tests fetch what they lack by themselves; this does it before, and all of it.
 set -euo pipefail
@@ -26,5 +26,6 @@ for set_name in client kafka4 streams spring; do step ./java-classes.sh "$set_na
 step ./python-env.sh
 step ./node-env.sh
 step ./go-clients.sh
+step ./kcat.sh
 step ./browser-env.sh
 step ./prometheus.sh

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
-need cargo cargo
+need_rust
 
 if [ -e .cache/node ] && [ -e target/debug/sizegate ]; then
   echo "On two cores this takes about eight minutes; .cache and target are filled and may grow a little." >&2

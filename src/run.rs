@@ -9,6 +9,7 @@ mod families;
 mod reload;
 mod view;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -114,12 +115,7 @@ async fn serve(
         max_connections: config.load().listener.max_connections,
     };
     listeners.serve(&shared, bound);
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        bind = %config.load().listener.bind,
-        admin = %admin_address,
-        "sizegate is listening"
-    );
+    say_what_runs(&config.load(), admin_address);
     wait_for_a_signal().await?;
     tracing::info!(
         sessions = sessions.len(),
@@ -142,6 +138,25 @@ async fn serve(
     chores.close();
     let _ = tokio::time::timeout(LAST_WORDS, chores.wait()).await;
     Ok(())
+}
+
+/// The first thing whoever starts it wants to know: does it refuse, whom does it stand before, and where to look.
+fn say_what_runs(config: &Config, admin: SocketAddr) {
+    let brokers: Vec<String> = config
+        .cluster
+        .bootstrap_servers
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        mode = %config.mode.label(),
+        brokers = %brokers.join(","),
+        rules = config.rules.len(),
+        bind = %config.listener.bind,
+        page = %format_args!("http://{admin}/"),
+        "sizegate is listening"
+    );
 }
 
 /// Everything sessions share, from a valid configuration; connects nowhere yet.

@@ -1,6 +1,6 @@
 # Sends what fits and what does not, for ever: the errors below are what a Java application would see.
 cd /opt/kafka/bin || exit 1
-server=sizegate:19092
+server=localhost:19092
 
 kafka-topics() { ./kafka-topics.sh --bootstrap-server "$server" "$@"; }
 until kafka-topics --list >/dev/null 2>&1; do sleep 1; done

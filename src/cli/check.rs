@@ -75,7 +75,7 @@ pub enum FailOn {
 /// Checks the config.
 pub fn run(args: CheckArgs) -> ExitCode {
     if args.ready && args.output == Output::Json {
-        let text = "--ready answers in one line of text: leave --output out";
+        let text = "--ready prints one line of text: leave --output out";
         eprintln!("sizegate: {text}");
         return super::fail(true, USAGE, text);
     }

@@ -18,7 +18,7 @@ Examples:
   SIZEGATE__LISTENER__BIND=0.0.0.0:19092 sizegate run --config sizegate.yaml
 
 Every key of the config file can be set by the environment: SIZEGATE__ and its path, joined by two
-underscores; keys of a list's entries only where the file has the entry.
+underscores; a key of a list's entry only if the file has that entry.
 SIGHUP or a changed file reloads the config; SIGTERM drains and exits with 0.")]
 pub struct RunArgs {
     /// Where the configuration comes from.

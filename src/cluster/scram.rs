@@ -37,7 +37,7 @@ pub(super) enum ScramError {
     Iterations(u32),
     #[error("the broker does not know this password's SCRAM keys: its signature is wrong")]
     ServerSignature,
-    #[error("the broker's SCRAM answer is an error: {0}")]
+    #[error("the broker's SCRAM response is an error: {0}")]
     Server(String),
 }
 

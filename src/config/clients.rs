@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::scalars::Scalar;
 
-/// Which clients a rule is for. A list that is empty asks nothing; of those that are not, each must have a match.
+/// Which clients a rule is for. An empty list matches everybody; every other list must contain a match.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Clients {
     /// Their `client.id`.

@@ -1,4 +1,4 @@
-//! Findings that are lived with, from the file (`ignore`) and from the command line (`--ignore`).
+//! Findings that are accepted, from the file (`ignore`) and from the command line (`--ignore`).
 
 use super::TopicPattern;
 use super::scalars::Scalar;
@@ -11,7 +11,7 @@ pub struct Ignore {
     pub finding: FindingRule,
     /// About which topics; `None`: whatever it is about.
     pub topic: Option<TopicPattern>,
-    /// Why it is lived with.
+    /// Why it is accepted.
     pub reason: String,
 }
 

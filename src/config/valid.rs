@@ -102,7 +102,7 @@ fn listener(raw: RawListener, report: &mut Report) -> Listener {
     if !raw.node_ports.is_absent() && !raw.sni.is_absent() {
         report.note(
             "listener.sni",
-            "stands beside `node_ports`: write one of the two (sni: one port for all brokers, told apart by name; \
+            "cannot be combined with `node_ports`: write one of the two (sni: one port for all brokers, told apart by name; \
              node_ports: one port for each)",
         );
     } else if !raw.sni.is_absent() && !raw.advertised_host.is_absent() {
@@ -276,7 +276,7 @@ fn ignore(raw: RawIgnore, path: &str, report: &mut Report) -> Ignore {
         (
             "reason",
             raw.reason.is_absent(),
-            "why it is lived with: whoever reads it next will ask",
+            "why it is accepted: whoever reads it next will ask",
         ),
     ] {
         if absent {

@@ -7,13 +7,13 @@ use serde::Serialize;
 use super::Finding;
 use crate::config::Ignore;
 
-/// A finding that is lived with.
+/// A finding that is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Acknowledged {
     /// What was found; of the topics, those that the entry is about.
     #[serde(flatten)]
     pub finding: Finding,
-    /// Why it is lived with.
+    /// Why it is accepted.
     pub reason: String,
 }
 

@@ -115,7 +115,7 @@ fn recompressed(comparison: &Comparison<'_>, topic: &TopicFacts, found: &mut Vec
     let source = setting.map_or("broker", |setting| setting.source().label());
     let stored = stored_word(codec);
     let grows = if codec == Codec::None {
-        "a batch that travels compressed is stored unpacked and is then larger"
+        "a batch that travels compressed is stored uncompressed and is then larger"
     } else {
         "a batch of another codec can be larger once it is rewritten"
     };

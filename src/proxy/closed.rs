@@ -125,7 +125,7 @@ fn write(who: &ClientInfo, close: &Close, detail: &str, shared: &Shared) {
             tracing::warn!(%client, client_id, reason, api_key, request_bytes, limit_bytes = shared.frame_bytes, "connection closed: a request above listener.frame_bytes that is no Produce");
         }
         Close::RefusedWithoutResponse => {
-            tracing::info!(%client, client_id, reason, "connection closed: a Produce with acks=0 was refused, and closing is the only answer it can have");
+            tracing::info!(%client, client_id, reason, "connection closed: a Produce with acks=0 was refused, and closing is the only response it can have");
         }
         Close::Loop => {
             tracing::error!(%client, client_id, reason, "connection closed: the client is this sizegate itself. An address in cluster.bootstrap_servers or in a broker's advertised.listeners leads back to it");

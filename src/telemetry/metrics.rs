@@ -99,8 +99,8 @@ impl Metrics {
             cells,
             clients: Arc::new(Clients::new(counters(
                 "client_connections_total",
-                "Client connections by the software that the client says it is (name/major.minor); at most 100, the \
-                 rest are _other.",
+                "Client connections by the client library that the client says it is (name/major.minor); at most 100, \
+                 the rest are _other.",
                 "software",
             )?)),
             frames_refused: counters(

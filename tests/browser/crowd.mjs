@@ -73,7 +73,7 @@ await run({
       }
     }
     const attention = await page.getByRole("region", { name: "Needs attention" }).innerText();
-    assert.equal(attention.split(hostile).length - 1, 4, "not ready, the control plane's error, a broker outside, the configuration's mistake");
+    assert.equal(attention.split(hostile).length - 1, 4, "not ready, the control plane's error, the configuration's mistake, a broker outside");
   },
 
   "a hostile address is a topic that does not exist": async (open) => {

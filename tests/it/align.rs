@@ -91,7 +91,7 @@ fn a_family_is_planned_aligned_and_found_aligned() {
         "{table:?}"
     );
 
-    command::readme_shows(&table.out.replace(&kafka.bootstrap(), "localhost:9092"));
+    command::docs_show(&table.out.replace(&kafka.bootstrap(), "localhost:9092"));
 
     let held = align(
         &kafka,

@@ -223,7 +223,7 @@ fn topics_that_do_not_fit_are_found_and_mended_by_the_commands_given() {
         .out
         .split("\n\n")
         .find(|shown| shown.contains("orders-dlt\n") && shown.starts_with("error"));
-    command::readme_shows(&shown.unwrap().replace(&kafka.bootstrap(), "localhost:9092"));
+    command::docs_show(&shown.unwrap().replace(&kafka.bootstrap(), "localhost:9092"));
 
     // What is said to mend it is pasted into a shell.
     let commands: Vec<String> = [

@@ -306,7 +306,7 @@ fn flags_that_say_nothing_alone_are_refused_with_what_is_missing() {
         ),
         (
             &["check", brokers, "--ready", "--output=json"],
-            "sizegate: --ready answers in one line of text: leave --output out\n",
+            "sizegate: --ready prints one line of text: leave --output out\n",
         ),
     ] {
         let output = sizegate(arguments, &[]);

@@ -611,13 +611,13 @@ fn each_boundary_is_passed_at_the_limit_and_refused_above_it() {
 }
 
 #[test]
-fn readme_shows_what_it_prints() {
+fn the_docs_show_what_it_prints() {
     let families = "families: {members: [{main: orders, dead_letter: [orders-dlt]}]}";
     let topics = vec![own("orders", 2 * MIB), topic("orders-dlt")];
     let found = response(families, topics, 104_857_600, &ask(2_000_000));
     let text = found.text();
     let (above, _) = text.split_once("\n\nWhat to look at").unwrap();
-    command::readme_shows(above);
+    command::docs_show(above);
 }
 
 #[test]

@@ -414,7 +414,7 @@ fn a_batch_that_grows_when_the_broker_rewrites_it_is_refused_with_our_words() {
         for words in [
             "the broker refused it: the batch of 1 record is ",
             " bytes on the wire (codec=gzip",
-            "the topic stores batches unpacked (compression.type=uncompressed)",
+            "the topic stores batches uncompressed (compression.type=uncompressed)",
             "its max.message.bytes of 1,048,588. Send less in one record, or set compression.type=producer",
             " codec=gzip records=1]",
         ] {

@@ -69,11 +69,11 @@ pub fn kafka_tool(line: &str) -> Ran {
     ran
 }
 
-/// README has this output of a command, as it is.
-pub fn readme_shows(output: &str) {
-    let readme = std::fs::read_to_string(programs::repo().join("README.md")).unwrap();
+/// `docs/limits.md` has this output of a command, as it is.
+pub fn docs_show(output: &str) {
+    let docs = std::fs::read_to_string(programs::repo().join("docs/limits.md")).unwrap();
     assert!(
-        readme.contains(output.trim_end()),
-        "README does not show:\n{output}"
+        docs.contains(output.trim_end()),
+        "docs/limits.md does not show:\n{output}"
     );
 }

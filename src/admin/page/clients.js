@@ -24,7 +24,7 @@ export function body({ clients: { clients } }) {
   return [
     el("p", { role: "status", class: "quiet" }, `${count(open, "open connection")}, ${count(clients.length, "kind")} of software since the start`),
     table("Clients by software and version",
-      ["Software", { label: "Open now", kind: "num" }, { label: "Since the start", kind: "num" }, { label: "Client ids", kind: "grow" }], rows),
+      ["Client library", { label: "Open now", kind: "num" }, { label: "Since the start", kind: "num" }, { label: "Client ids", kind: "grow" }], rows),
   ];
 }
 

@@ -45,7 +45,7 @@ export function attention(state) {
     add("near", el("strong", {}, "Changed, but in force only after a restart: "), reload.needs_restart.join(", "));
   }
   for (const outside of plane.brokers_outside) add("over", el("strong", {}, "A broker cannot be reached. "), outside);
-  if (plane.missing_rights) add("near", el("strong", {}, "Rights are missing. "), plane.missing_rights);
+  if (plane.missing_rights) add("near", el("strong", {}, "ACLs are missing. "), plane.missing_rights);
   const gaps = misaligned(state.families);
   if (gaps.length) {
     state.badges.families = { kind: "near", text: number(gaps.length), words: "misaligned" };

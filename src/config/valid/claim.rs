@@ -113,7 +113,10 @@ fn secret(
             .and_then(|file| password_from(file, file_key, report)),
         (secret, Field::Absent) => secret.value().map(|secret| secret.0),
         _ => {
-            report.note(file_key, "stands beside `secret`: write one of the two");
+            report.note(
+                file_key,
+                "cannot be combined with `secret`: write one of the two",
+            );
             None
         }
     }
@@ -140,7 +143,10 @@ fn store_options(raw: RawOptions, store: &StoreUri, report: &mut Report) -> Vec<
             None => Some(text),
         };
         if options.iter().any(|option| option.key == key) {
-            report.note(path, format!("stands beside `{key}`: write one of the two"));
+            report.note(
+                path,
+                format!("cannot be combined with `{key}`: write one of the two"),
+            );
         }
         options.extend(value.map(|value| StoreOption {
             key: key.to_owned(),

@@ -62,7 +62,7 @@ pub(super) fn sasl(raw: RawSasl, report: &mut Report) -> Option<Sasl> {
         _ => {
             report.note(
                 password_file,
-                "stands beside `password`: write one of the two",
+                "cannot be combined with `password`: write one of the two",
             );
             None
         }

@@ -215,11 +215,11 @@ impl Session {
             Some(Size::AtLeast(bytes)) if bytes < *wire_bytes => Default::default(),
             None => Default::default(),
             Some(Size::Exact(bytes)) => (
-                format!(", {} unpacked", grouped(bytes)),
+                format!(", {} uncompressed", grouped(bytes)),
                 format!(" uncompressed_bytes={bytes}"),
             ),
             Some(Size::AtLeast(bytes)) => (
-                format!(", at least {} unpacked", grouped(bytes)),
+                format!(", at least {} uncompressed", grouped(bytes)),
                 format!(" uncompressed_at_least_bytes={bytes}"),
             ),
         };
@@ -373,5 +373,7 @@ fn stored_too_large(codec: Codec, sent: &Sent, limit: Option<u64>) -> String {
         Some(Size::Exact(bytes)) => format!(": that is {} bytes, more than", grouped(bytes)),
         _ => ", which is most likely more than".to_owned(),
     };
-    format!("the topic stores batches unpacked (compression.type=uncompressed){size} its {limit}")
+    format!(
+        "the topic stores batches uncompressed (compression.type=uncompressed){size} its {limit}"
+    )
 }

@@ -70,7 +70,7 @@ impl Session {
             Ok(true) => self.who.learn_principal(claim.name),
             Ok(false) => {}
             Err(malformed) => {
-                tracing::debug!(client = %self.who.address, %malformed, "SASL answer not understood");
+                tracing::debug!(client = %self.who.address, %malformed, "SASL response not understood");
             }
         }
     }

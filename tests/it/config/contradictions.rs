@@ -91,7 +91,7 @@ fn contradictions_are_refused_at_the_key_that_has_to_change() {
         (
             "listener: {tls: {cert_file: DIR/cert.pem, key_file: DIR/key.pem}, node_ports: {first: 1}, sni: {bootstrap: k, \
              node: 'b{node_id}'}}",
-            "F:2: listener.sni: stands beside `node_ports`: write one of the two (sni: one port for all brokers, told apart \
+            "F:2: listener.sni: cannot be combined with `node_ports`: write one of the two (sni: one port for all brokers, told apart \
              by name; node_ports: one port for each)",
         ),
         (
@@ -276,7 +276,7 @@ fn an_acknowledgement_names_a_finding_and_a_reason() {
     refused(
         "ignore:\n- {finding: override_above_broker}\n- {reason: because}\n",
         &[
-            "F:3: ignore[0].reason: is missing: why it is lived with: whoever reads it next will ask",
+            "F:3: ignore[0].reason: is missing: why it is accepted: whoever reads it next will ask",
             "F:4: ignore[1].finding: is missing: which finding of `check --cluster` is acknowledged, such as \
              `override_above_broker`",
         ],
@@ -321,7 +321,7 @@ fn tls_and_sasl_are_whole_or_a_mistake() {
         (
             sasl("mechanism: PLAIN, username: u, password: p, password_file: DIR/password"),
             vec![
-                "F:1: cluster.admin.sasl.password_file: stands beside `password`: write one of the two",
+                "F:1: cluster.admin.sasl.password_file: cannot be combined with `password`: write one of the two",
             ],
         ),
         (

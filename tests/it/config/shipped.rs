@@ -94,9 +94,9 @@ fn what_is_off_in_the_reference_can_be_switched_on() {
         .expect_err("alternatives, and files that are not here");
     for mistake in &mistakes {
         let expected = mistake.contains(": cannot read `/etc/sizegate/")
-            || mistake.contains("password_file: stands beside `password`")
-            || mistake.contains("secret_file: stands beside `secret`")
-            || mistake.contains("listener.sni: stands beside `node_ports`");
+            || mistake.contains("password_file: cannot be combined with `password`")
+            || mistake.contains("secret_file: cannot be combined with `secret`")
+            || mistake.contains("listener.sni: cannot be combined with `node_ports`");
         assert!(expected, "{mistake}");
     }
     assert_eq!(mistakes.len(), 9, "{}", mistakes.join("\n"));

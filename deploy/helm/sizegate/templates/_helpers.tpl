@@ -96,3 +96,38 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $made := dict "cluster" $cluster "listener" $listener "admin" (dict "bind" "0.0.0.0:9644") -}}
 {{- toYaml (mustMergeOverwrite $made (deepCopy .Values.config)) -}}
 {{- end -}}
+
+{{/* Bytes of a size as sizegate (512MiB, 1GB) or Kubernetes (768Mi, 1G) writes it, or of a plain number. */}}
+{{- define "sizegate.bytes" -}}
+{{- if kindIs "string" . -}}
+{{- $units := dict "" 1 "K" 1000 "k" 1000 "M" 1000000 "G" 1000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 -}}
+{{- $number := regexFind "^[0-9]+([.][0-9]+)?" . -}}
+{{- $unit := trimPrefix $number . | trim | trimSuffix "B" -}}
+{{- if not (and $number (hasKey $units $unit)) -}}
+{{- fail (printf "%q is not a size that the chart can read: write it as 512MiB" .) -}}
+{{- end -}}
+{{- mulf (float64 $number) (float64 (get $units $unit)) | int64 -}}
+{{- else -}}
+{{- int64 . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* .Values.resources, with memory for the budget of requests and for what the process needs beside it. */}}
+{{- define "sizegate.resources" -}}
+{{- $memory := default dict .Values.config.memory -}}
+{{- $budget := include "sizegate.bytes" (default "512MiB" $memory.budget) | int64 -}}
+{{- $resources := deepCopy .Values.resources -}}
+{{- $wanted := printf "%dMi" (add (div (add $budget 1048575) 1048576) 256) -}}
+{{- $limits := default dict $resources.limits -}}
+{{- if $limits.memory -}}
+{{- $least := add $budget 134217728 -}}
+{{- if lt (include "sizegate.bytes" $limits.memory | int64) $least -}}
+{{- fail (printf "resources.limits.memory %v is too little for config.memory.budget, which needs 128 MiB beside it: leave it out, which is %s here, or lower the budget" $limits.memory $wanted) -}}
+{{- end -}}
+{{- end -}}
+{{- $limit := default $wanted $limits.memory -}}
+{{- $requests := merge (deepCopy (default dict $resources.requests)) (dict "memory" $limit) -}}
+{{- $_ := set $resources "limits" (merge (deepCopy $limits) (dict "memory" $limit)) -}}
+{{- $_ := set $resources "requests" $requests -}}
+{{- toYaml $resources -}}
+{{- end -}}
