@@ -2,7 +2,7 @@
 # seeds.sh   makes fuzz/corpus/TARGET from the batches of real clients in tests/data/batches
 #
 # Then: cargo +nightly fuzz run TARGET, or scripts/fuzz.sh for all (record_walk, codec_gzip, codec_snappy, codec_lz4,
-# codec_zstd, inspect and fetch have seeds; the others find their way without)
+# codec_zstd, inspect, fetch and config_request have seeds; the others find their way without)
 set -euo pipefail
 cd "$(dirname "$0")"
 for codec in gzip snappy lz4 zstd; do
@@ -50,3 +50,23 @@ bytes=$((${#batch} / 2))
   printf '02 00 11 00000000 00000001 0001 74 00000001 00000000 0000 0000000000000001 0000000000000001 '
   printf '00000000 %08x %s' "$bytes" "$batch"
 } | hex >corpus/fetch/answer-4
+
+# What the target takes first: which request (0 to 2), its version.
+mkdir -p corpus/config_request
+# CreateTopics 7: topic "t", one assignment, max.message.bytes=1 and segment.bytes=null.
+hex >corpus/config_request/create-7 <<'EOF'
+00 07  00000000 0013 0007 00000007 ffff 00
+02 02 74 ffffffff ffff 02 00000000 02 00000001 00 03
+12 6d61782e6d6573736167652e6279746573 02 31 00
+0e 7365676d656e742e6279746573 00 00 00 00001000 00 00
+EOF
+# AlterConfigs 1: topic "t", compression.type=zstd.
+hex >corpus/config_request/replace-1 <<'EOF'
+01 01  00000000 0021 0001 00000007 ffff
+00000001 02 0001 74 00000001 0010 636f6d7072657373696f6e2e74797065 0004 7a737464 00
+EOF
+# IncrementalAlterConfigs 1: all brokers, DELETE message.max.bytes.
+hex >corpus/config_request/change-1 <<'EOF'
+02 01  00000000 002c 0001 00000007 ffff 00
+02 04 01 02 12 6d6573736167652e6d61782e6279746573 01 00 00 00 00 00
+EOF

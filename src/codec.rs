@@ -21,6 +21,7 @@
 mod bound;
 mod deflate;
 mod encode;
+mod gain;
 mod gzip;
 mod lz4;
 mod snappy;
@@ -33,6 +34,7 @@ use crate::vocabulary::Codec;
 
 pub use bound::{UpperBound, scan_cost_bytes, scanned_bound, upper_bound};
 pub use encode::{EncodeError, Encoder, Encoding};
+pub use gain::gain_percent;
 
 /// Bytes of the buffer that gzip and zstd decode into: what `ZSTD_DStreamOutSize` recommends.
 const PIECE_BYTES: usize = 128 * 1024;

@@ -10,6 +10,7 @@ mod advice;
 mod claim;
 mod clients;
 mod contradictions;
+mod governed;
 mod ignore;
 mod layers;
 mod mistakes;
@@ -33,6 +34,7 @@ pub use claim::{
     ClaimCheck, ClaimKey, Fallback, Offload, Redeem, StoreFailure, StoreOption, Unredeemed,
 };
 pub use clients::{Clients, NamePattern};
+pub use governed::{Bounds, Codecs, Compression, TopicConfig};
 pub use ignore::Ignore;
 pub(crate) use ignore::ignore;
 pub use layers::{ENV_PREFIX, Env, Overrides, process_env};
@@ -367,6 +369,10 @@ pub struct Rule {
     pub clients: Option<Clients>,
     /// What this rule sets.
     pub limits: Limits,
+    /// What its topics' configs may be set to.
+    pub topic_config: Option<TopicConfig>,
+    /// What large batches may come with.
+    pub codecs: Option<Codecs>,
     /// What happens above a limit.
     pub action: Action,
     /// How it offloads: there if, and only if, the action is [`Action::Offload`].

@@ -12,6 +12,7 @@ mod commands;
 mod configured;
 pub mod facts;
 mod families;
+pub mod governed;
 mod ignored;
 mod topics;
 
@@ -91,6 +92,8 @@ labelled! {
         RuleNeverReached = "rule_never_reached",
         /// The limits in force refuse what topics take that Kafka, Streams, Connect or MirrorMaker keep for themselves.
         InternalTopic = "internal_topic",
+        /// A topic has a config that its rule lets nobody set.
+        TopicConfigBroken = "topic_config_broken",
     }
 }
 
@@ -245,6 +248,7 @@ pub fn find(comparison: &Comparison<'_>) -> Vec<Finding> {
     topics::find(comparison, &mut found);
     brokers::find(comparison, &mut found);
     configured::find(comparison, &mut found);
+    governed::find(comparison, &mut found);
     found.sort_by(|a, b| {
         let key = |finding: &Finding| (finding.severity, finding.rule);
         key(a).cmp(&key(b)).then_with(|| a.topics.cmp(&b.topics))

@@ -187,6 +187,11 @@ impl Scratch {
         Self::default()
     }
 
+    /// [`crate::codec::gain_percent`], by the decoders kept here.
+    pub fn gain_percent(&mut self, payload: &[u8], codec: Codec, with: Codec) -> Option<u64> {
+        crate::codec::gain_percent(payload, codec, with, &mut self.decoders)
+    }
+
     /// Sizes of the records of the batch inspected last: of all of them where its [`Inspection::records`] is known,
     /// of none where not.
     pub const fn sizes(&self) -> &Sizes {

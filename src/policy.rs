@@ -11,6 +11,7 @@
 )]
 
 mod clients;
+mod codecs;
 pub mod families;
 mod library;
 mod linger;
@@ -18,9 +19,11 @@ mod loops;
 mod refusal;
 mod rules;
 mod stuck;
+pub mod topic_config;
 mod violation;
 
 pub use clients::{Client, ClientRules};
+pub use codecs::{CodecRule, Refused as CodecRefused, setting_for};
 pub use library::Library;
 pub use linger::{Arrival, LingerWatch, SentBatch, Suspect};
 pub use loops::{LoopDetector, ResendKey};
@@ -29,4 +32,5 @@ pub(crate) use refusal::{batch_of, grouped};
 pub(crate) use rules::LIMITS;
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use stuck::{Consumer, LARGE_BYTES, LargeServed, Pass, StuckWatch, Visits};
+pub use topic_config::{Change, GovernedKey, Manner, Value};
 pub use violation::{BatchFacts, Limit, MemberLimit, RecordAt, Size, Violation};

@@ -7,6 +7,7 @@ mod advertised;
 mod budget;
 mod closed;
 mod fetches;
+mod governed;
 mod in_flight;
 mod listener;
 mod oversized;
@@ -81,6 +82,8 @@ pub struct Shared {
     pub refusal_ids: AtomicU64,
     /// Long decodes at once: a bomb in every connection must not take every core.
     pub decoding: Arc<Semaphore>,
+    /// Readings of the cluster for requests that set configs, at once.
+    pub governing: Semaphore,
 }
 
 impl Shared {

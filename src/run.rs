@@ -35,6 +35,8 @@ use crate::telemetry::log::{CloseLog, LevelHandle, RefusalLog};
 use crate::telemetry::{Known, Metrics};
 
 /// How long the last log lines and responses of the admin server are waited for: with the drain's 25 s it stays within
+/// Readings of the cluster at once for requests that set configs: each opens a connection to every broker.
+const READINGS: usize = 4;
 /// Kubernetes' 30 s.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -186,6 +188,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         commands: Commands::new(config),
         is_control_plane_lost: AtomicBool::new(false),
         decoding: Arc::new(Semaphore::new(decoders())),
+        governing: Semaphore::new(READINGS),
         refusal_ids: AtomicU64::new(u64::from(uuid::Uuid::new_v4().as_fields().0)),
     });
     let known: Arc<dyn Known> = shared.clone();

@@ -61,6 +61,10 @@ labelled! {
         Ratio = "ratio",
         /// One whole request.
         Frame = "frame",
+        /// The codec of a batch above so many uncompressed bytes.
+        Codec = "codec",
+        /// What a request sets a topic's (or the brokers') configs to.
+        Config = "config",
     }
 }
 
@@ -77,6 +81,8 @@ impl Gate {
             Self::Headers => "headers_bytes",
             Self::Ratio => "ratio",
             Self::Frame => "frame_bytes",
+            Self::Codec => "codecs",
+            Self::Config => "topic_config",
         }
     }
 
@@ -86,7 +92,9 @@ impl Gate {
             Self::Batch | Self::Uncompressed | Self::Record | Self::Estimate | Self::Headers => {
                 true
             }
-            Self::Key | Self::Value | Self::Ratio | Self::Frame => false,
+            Self::Key | Self::Value | Self::Ratio | Self::Frame | Self::Codec | Self::Config => {
+                false
+            }
         }
     }
 }

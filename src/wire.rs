@@ -14,6 +14,8 @@
 pub mod addresses;
 pub mod api;
 pub mod api_versions;
+pub mod config_requests;
+pub mod config_response;
 pub mod consumer;
 pub mod fetch;
 pub mod produce;

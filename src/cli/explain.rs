@@ -1,5 +1,7 @@
 //! `sizegate explain`: which limits a topic has, and who would refuse a record of given sizes.
 
+mod set;
+
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,6 +26,7 @@ Examples:
   sizegate explain orders --config sizegate.yaml --value-bytes 1880000 --compressed-bytes 513774
   sizegate explain orders --config f.yaml --value-bytes 2000000 --max-request-size 1000000
   sizegate explain orders --config f.yaml --value-bytes 1000000 --client librdkafka
+  sizegate explain orders --config sizegate.yaml --set max.message.bytes=20971520
 
 Exit codes: 0 it passes (or only the limits were asked for), 1 someone refuses it, 2 the topic's
 limits could not be read, 64 bad config or usage.")]
@@ -64,6 +67,9 @@ pub struct ExplainArgs {
     /// Records of these sizes in one batch; 1 if not given
     #[arg(long, value_name = "N")]
     pub records: Option<u32>,
+    /// Whether this config of the topic may be set, and what it would do to families; more than once
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
     /// For people or for programs
     #[arg(long, value_name = "FORM", value_enum, default_value_t = Output::Table)]
     pub output: Output,
@@ -75,6 +81,13 @@ pub fn run(args: ExplainArgs) -> ExitCode {
     let config = match args.config.load() {
         Ok(config) => config,
         Err(errors) => return fail_on_mistakes(is_json, &errors),
+    };
+    let ops = match set::ops(&args.set) {
+        Ok(ops) => ops,
+        Err(error) => {
+            eprintln!("sizegate: {error}");
+            return ExitCode::from(USAGE);
+        }
     };
     let question = Question {
         topic: args.topic,
@@ -98,6 +111,11 @@ pub fn run(args: ExplainArgs) -> ExitCode {
             .list_topics()
             .await
             .map_err(|error| error.to_string())?;
+        let mut topics = topics;
+        if !args.set.is_empty() {
+            // It may be one that is to be created.
+            topics.push(question.topic.as_str().into());
+        }
         let relatives = relatives(&config, &topics, &question.topic);
         let survey = cluster.survey(Wanted::Named(&relatives), commands).await;
         survey.map_err(|error| error.to_string())
@@ -109,6 +127,9 @@ pub fn run(args: ExplainArgs) -> ExitCode {
             return fail(is_json, FAILED, &text);
         }
     };
+    if !ops.is_empty() {
+        return set::run(&config, &facts, &question.topic, ops, args.output);
+    }
     if facts.absent.contains(&question.topic) {
         let text = format!("the cluster has no topic {}", question.topic);
         return fail(is_json, FAILED, &text);

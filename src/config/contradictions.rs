@@ -14,8 +14,10 @@ use regex::RegexSet;
 use super::mistakes::{Report, below};
 use super::own::OwnAddresses;
 use super::scalars::size_text;
-use super::{Advertise, BatchLimit, Config, Decode, Family, Limits, Rule, TopicPattern};
-use crate::vocabulary::Gate;
+use super::{
+    Advertise, BatchLimit, Bounds, Config, Decode, Family, InsideLimit, Limits, Rule, TopicPattern,
+};
+use crate::vocabulary::{Codec, Gate};
 
 /// Notes every contradiction in `config`.
 pub(super) fn find(config: &Config, report: &mut Report) {
@@ -23,6 +25,8 @@ pub(super) fn find(config: &Config, report: &mut Report) {
     own_addresses(config, report);
     sizes(config, report);
     never_decoded(config, report);
+    codecs(config, report);
+    topic_configs(config, report);
     rules(config, report);
     families(config, report);
     claim::find(config, report);
@@ -137,6 +141,99 @@ fn never_decoded(config: &Config, report: &mut Report) {
                      remove this limit",
                 );
             }
+        }
+    }
+}
+
+/// `codecs` of rules against what the rest of the configuration says.
+fn codecs(config: &Config, report: &mut Report) {
+    let frame = u64::from(config.listener.frame_bytes);
+    for (i, rule) in config.rules.iter().enumerate() {
+        let Some(codecs) = &rule.codecs else { continue };
+        let path = format!("rules[{i}].codecs");
+        if config.decode == Decode::Never {
+            report.contradiction(
+                &[&path, "inspection.decode"],
+                "needs compressed batches to be decoded, but `inspection.decode` is `never`: write `when_needed`, or \
+                 remove `codecs`",
+            );
+        }
+        let in_force = rule.limits.over(&config.limits);
+        let uncompressed = in_force.uncompressed_bytes.and_then(InsideLimit::number);
+        if let Some(limit) = uncompressed.filter(|limit| *limit <= codecs.above_bytes) {
+            let text = format!(
+                "`{}` is never reached: batches above {} uncompressed bytes are refused anyway (uncompressed_bytes)",
+                size_text(codecs.above_bytes),
+                size_text(limit)
+            );
+            report.contradiction(
+                &[
+                    &below(&path, "above"),
+                    &format!("rules[{i}].limits.uncompressed_bytes"),
+                    "limits.uncompressed_bytes",
+                ],
+                text,
+            );
+        }
+        // Uncompressed a batch is as large as the request that carries it.
+        if !codecs.allow.contains(&Codec::None)
+            && codecs.allow.len() == 4
+            && codecs.above_bytes > frame
+        {
+            let text = format!(
+                "`{}` is never reached: a whole request is at most {} (listener.frame_bytes)",
+                size_text(codecs.above_bytes),
+                size_text(frame)
+            );
+            report.contradiction(&[&below(&path, "above"), "listener.frame_bytes"], text);
+        }
+    }
+}
+
+/// `topic_config` of rules against the limits and families beside it.
+fn topic_configs(config: &Config, report: &mut Report) {
+    for (i, rule) in config.rules.iter().enumerate() {
+        let Some(governed) = &rule.topic_config else {
+            continue;
+        };
+        let path = format!("rules[{i}].topic_config");
+        let max = |bounds: Option<Bounds>| bounds.and_then(|bounds| bounds.max);
+        let min = |bounds: Option<Bounds>| bounds.and_then(|bounds| bounds.min);
+        // A batch must fit a segment: a topic that takes the one cannot have the other.
+        if let (Some(least), Some(most)) =
+            (min(governed.max_message_bytes), max(governed.segment_bytes))
+            && most < least
+        {
+            let text = format!(
+                "`{}` is more than a segment may be (segment_bytes.max: {}): a batch must fit a segment",
+                size_text(least),
+                size_text(most)
+            );
+            report.contradiction(
+                &[
+                    &format!("{path}.max_message_bytes.min"),
+                    &format!("{path}.segment_bytes.max"),
+                ],
+                text,
+            );
+        }
+        // The rule's own number would never be reached.
+        if let (Some(BatchLimit::Bytes(limit)), Some(most)) =
+            (rule.limits.batch_bytes, max(governed.max_message_bytes))
+            && limit > most
+        {
+            let text = format!(
+                "`{}` is never reached: this rule lets its topics take at most {} (topic_config.max_message_bytes.max)",
+                size_text(limit),
+                size_text(most)
+            );
+            report.contradiction(
+                &[
+                    &format!("rules[{i}].limits.batch_bytes"),
+                    &format!("{path}.max_message_bytes.max"),
+                ],
+                text,
+            );
         }
     }
 }

@@ -20,12 +20,12 @@ use super::scalars::{
 };
 use super::topics::MemberPattern;
 use super::{
-    BatchLimit, Decode, HostPort, LogFormat, LogLevel, Mode, NamePattern, SaslMechanism,
-    TopicPattern,
+    BatchLimit, Compression, Decode, HostPort, LogFormat, LogLevel, Mode, NamePattern,
+    SaslMechanism, TopicPattern,
 };
 use crate::claim::{Layout, StoreUri};
 use crate::findings::FindingRule;
-use crate::vocabulary::{Action, ErrorCode};
+use crate::vocabulary::{Action, Codec, ErrorCode};
 
 /// Declares a section: a struct whose every field may be left out.
 macro_rules! section {
@@ -113,11 +113,29 @@ section! {
         topics: List<Text<TopicPattern>>,
         clients: Field<RawClients>,
         limits: Field<RawLimits>,
+        topic_config: Field<RawTopicConfig>,
+        codecs: Field<RawCodecs>,
         action: Key<Action>,
         offload: Field<RawOffload>,
         error_code: Key<ErrorCode>,
         // A refusal is at most 1,024 bytes; half of it is ours.
         remedy: Key<Line<512>>,
+    }
+    RawTopicConfig {
+        max_message_bytes: Field<RawBounds>,
+        segment_bytes: Field<RawBounds>,
+        compression_type: List<Text<Compression>>,
+        brokers: Key<bool>,
+    }
+    RawBounds {
+        // `max.message.bytes` and `segment.bytes` are signed int32 in Kafka.
+        min: Key<Size<0, 2_147_483_647>>,
+        max: Key<Size<0, 2_147_483_647>>,
+    }
+    RawCodecs {
+        allow: List<Text<Codec>>,
+        above: Key<Size<0>>,
+        unless_incompressible: Key<bool>,
     }
     RawClients {
         client_ids: List<Text<NamePattern>>,

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::scalars::{size_text, time_text};
 use super::{
-    Advertise, BatchLimit, ClaimCheck, ClaimKey, ClientTls, Clients, Cluster, Config, Families,
-    Family, Identity, Ignore, InsideLimit, Limits, Listener, NamePattern, Offload, Redeem, Rule,
-    ServerTls, StoreOption, TopicPattern,
+    Advertise, BatchLimit, ClaimCheck, ClaimKey, ClientTls, Clients, Cluster, Codecs, Config,
+    Families, Family, Identity, Ignore, InsideLimit, Limits, Listener, NamePattern, Offload,
+    Redeem, Rule, ServerTls, StoreOption, TopicConfig, TopicPattern,
 };
 
 /// Stands where a secret would.
@@ -237,6 +237,11 @@ fn rule(rule: &Rule) -> Value {
         ("topics", Some(patterns(&rule.topics))),
         ("clients", rule.clients.as_ref().map(clients)),
         ("limits", Some(limits(&rule.limits))),
+        (
+            "topic_config",
+            rule.topic_config.as_ref().map(TopicConfig::to_json),
+        ),
+        ("codecs", rule.codecs.as_ref().map(Codecs::to_json)),
         ("action", Some(json!(rule.action))),
         ("offload", rule.offload.as_ref().map(offload)),
         ("error_code", Some(json!(rule.error_code))),

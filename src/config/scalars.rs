@@ -13,11 +13,11 @@ pub(in crate::config) use amounts::{Count, Interval, OrNone, Ratio, Share, Size,
 pub(crate) use amounts::{any_size, duration, size, size_text};
 
 use super::claim::{StoreFailure, Unredeemed};
-use super::{Decode, LogFormat, LogLevel, Mode, SaslMechanism};
+use super::{Compression, Decode, LogFormat, LogLevel, Mode, SaslMechanism};
 use crate::claim::{Layout, StoreUri};
 use crate::findings::FindingRule;
 use crate::policy::LIMITS;
-use crate::vocabulary::{Action, ErrorCode};
+use crate::vocabulary::{Action, Codec, ErrorCode};
 
 /// A value written as one piece of text.
 pub(super) trait Scalar: Sized {
@@ -55,6 +55,8 @@ macro_rules! by_label {
 
 by_label!(
     Action,
+    Codec,
+    Compression,
     Decode,
     ErrorCode,
     FindingRule,

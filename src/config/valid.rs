@@ -9,6 +9,7 @@ mod credentials;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use super::governed;
 use super::mistakes::{Report, below};
 use super::raw::{
     Field, List, RawClients, RawCluster, RawConfig, RawFamily, RawIgnore, RawLimits, RawListener,
@@ -250,6 +251,14 @@ fn rule(raw: RawRule, path: &str, report: &mut Report) -> Rule {
             .given()
             .map(|raw| clients(raw, &below(path, "clients"), report)),
         limits: limits(raw.limits.section()),
+        topic_config: raw
+            .topic_config
+            .given()
+            .map(|raw| governed::topic_config(raw, &below(path, "topic_config"), report)),
+        codecs: raw
+            .codecs
+            .given()
+            .map(|raw| governed::codecs(raw, &below(path, "codecs"), report)),
         action,
         offload: claim::offload(raw.offload, action, &below(path, "offload"), report),
         error_code: raw.error_code.or(ErrorCode::Auto),

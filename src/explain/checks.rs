@@ -177,6 +177,9 @@ fn ours(
     policy: &TopicPolicy,
     record: &EstimatedRecord,
 ) -> Option<Check> {
+    if gate.gate == Gate::Codec {
+        return codec(gate, policy, record);
+    }
     let of_batch = record.spread_bytes.saturating_mul(record.records.into());
     let on_wire = if record.is_compressed { 0 } else { of_batch };
     let (size, unsure, note) = match gate.gate {
@@ -210,6 +213,7 @@ fn ours(
         Gate::Headers => (record.headers_bytes, 0, ""),
         Gate::Ratio if !record.is_compressed => return None,
         Gate::Ratio => (record.uncompressed_bytes, of_batch, ""),
+        Gate::Codec | Gate::Config => return None,
     };
     let limit = match (gate.gate, policy.inside.ratio) {
         (Gate::Ratio, Some(ratio)) => Some(allowed_by_ratio(ratio, record.batch_bytes)),
@@ -246,6 +250,43 @@ fn ours(
         what: format!("gate {}", gate.gate),
         size_bytes: size,
         limit_bytes: limit,
+        source: gate.source_text(),
+        outcome,
+        note,
+    })
+}
+
+/// Which codec a compressed batch has is not asked; an uncompressed one may be of what does not shrink.
+fn codec(gate: &GateLimit, policy: &TopicPolicy, record: &EstimatedRecord) -> Option<Check> {
+    let rule = policy.codecs.as_deref()?;
+    let of_batch = record.spread_bytes.saturating_mul(record.records.into());
+    let takes = rule.words();
+    let plain = format!("it is not compressed: the rule takes {takes}");
+    let size = over(record.uncompressed_bytes, rule.above_bytes, of_batch);
+    let (outcome, note) = match size {
+        Outcome::Passes => (
+            size,
+            "up to so much a batch may come as it likes".to_owned(),
+        ),
+        _ if record.is_compressed => (
+            Outcome::MayRefuse,
+            format!("refused unless its codec is of {takes}"),
+        ),
+        _ if rule.allows(Some(Codec::None)) => (Outcome::Passes, plain),
+        Outcome::Refuses if policy.action == Action::Observe => (Outcome::Observes, plain),
+        Outcome::Refuses if rule.unless_incompressible => (
+            Outcome::MayRefuse,
+            format!(
+                "it is not compressed: refused unless it would not shrink; the rule takes {takes}"
+            ),
+        ),
+        size => (size, plain),
+    };
+    Some(Check {
+        by: Party::Sizegate,
+        what: format!("gate {}", gate.gate),
+        size_bytes: record.uncompressed_bytes,
+        limit_bytes: Some(rule.above_bytes),
         source: gate.source_text(),
         outcome,
         note,

@@ -8,7 +8,7 @@ use super::checks::SOCKET_REQUEST_MAX_BYTES;
 use super::{Facts, Question};
 use crate::config::InsideLimit;
 use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting, SettingSource, TopicFacts};
-use crate::policy::{LIMITS, Learned, Limit, MemberLimit, TopicPolicy, grouped};
+use crate::policy::{CodecRule, LIMITS, Learned, Limit, MemberLimit, TopicPolicy, grouped};
 use crate::vocabulary::{Gate, Source, labelled};
 
 labelled! {
@@ -91,6 +91,8 @@ pub(super) fn in_force(
             role: Role::InForce,
         }],
     }));
+    limits.extend(policy.codecs.iter().map(|rule| codec(rule)));
+    limits.extend(config(question, ground));
     let lifted = lifted(question, ground);
     let is_left = |limit: &GateLimit| {
         policy
@@ -145,6 +147,51 @@ fn frame(ground: &Facts<'_>) -> GateLimit {
         name: None,
         chain,
     }
+}
+
+/// The gate `codec`.
+fn codec(rule: &CodecRule) -> GateLimit {
+    let limit = rule.limit();
+    let name = limit.name.as_deref().unwrap_or_default();
+    GateLimit {
+        gate: Gate::Codec,
+        limit_bytes: Some(limit.value),
+        source: Some(limit.source),
+        name: Some(name.to_owned()),
+        chain: vec![Candidate {
+            what: format!("codecs of rule \"{name}\" ({}) above", rule.words()),
+            bytes: limit.value,
+            role: Role::InForce,
+        }],
+    }
+}
+
+/// The gate `config`: what the topic's own limits may be set to.
+fn config(question: &Question, ground: &Facts<'_>) -> Option<GateLimit> {
+    let rule = ground.policy.rule_for(&question.topic)?;
+    let governed = rule.topic_config.as_ref()?;
+    let mut chain = Vec::new();
+    for (key, bounds) in [
+        ("max_message_bytes", governed.max_message_bytes),
+        ("segment_bytes", governed.segment_bytes),
+    ] {
+        let bounds = bounds.into_iter();
+        let both = bounds.flat_map(|bounds| [("min", bounds.min), ("max", bounds.max)]);
+        chain.extend(both.filter_map(|(word, bound)| {
+            Some(Candidate {
+                what: format!("topic_config.{key}.{word} of rule \"{}\"", rule.name),
+                bytes: bound?,
+                role: Role::InForce,
+            })
+        }));
+    }
+    Some(GateLimit {
+        gate: Gate::Config,
+        limit_bytes: None,
+        source: Some(Source::Rule),
+        name: Some(rule.name.clone()),
+        chain,
+    })
 }
 
 /// The gates at which `limits` sets a number and the topic's rule says that there is none.

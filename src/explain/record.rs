@@ -56,12 +56,14 @@ impl EstimatedRecord {
     pub(super) fn at(&self, gate: Gate) -> u64 {
         match gate {
             Gate::Batch | Gate::Frame => self.batch_bytes,
-            Gate::Uncompressed | Gate::Ratio => self.uncompressed_bytes,
+            Gate::Uncompressed | Gate::Ratio | Gate::Codec => self.uncompressed_bytes,
             Gate::Record => self.record_bytes,
             Gate::Estimate => self.estimate_bytes,
             Gate::Key => self.key_bytes.unwrap_or(0),
             Gate::Value => self.value_bytes.unwrap_or(0),
             Gate::Headers => self.headers_bytes,
+            // Of no record.
+            Gate::Config => 0,
         }
     }
 

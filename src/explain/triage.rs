@@ -16,7 +16,7 @@ use super::{EstimatedRecord, Facts, Question};
 use crate::findings::{
     Commands, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, side_kind,
 };
-use crate::policy::{Library, Limit, TopicPolicy, grouped};
+use crate::policy::{Library, Limit, TopicPolicy, grouped, setting_for};
 use crate::vocabulary::{ErrorCode, Gate, Source, labelled};
 
 labelled! {
@@ -368,7 +368,14 @@ impl Triage<'_> {
         } else if first.gate == Gate::Frame {
             text.push_str(" Raise it there, up to the brokers' socket.request.max.bytes, and restart sizegate.");
         } else if self.policy.remedy.is_none() {
-            text.push_str(" Send less in one record, or ask those who keep the rule for more.");
+            match &self.policy.codecs {
+                Some(rule) if first.gate == Gate::Codec => {
+                    let setting = setting_for("", rule.proposed());
+                    text.push_str(&format!(" Set {setting} in the producer."));
+                }
+                _ => text
+                    .push_str(" Send less in one record, or ask those who keep the rule for more."),
+            }
         }
         // Last: whether it ends with a full stop is its author's choice.
         if let Some(remedy) = &self.policy.remedy {

@@ -3,7 +3,7 @@
 use crate::config::Config;
 
 /// Writes commands for one cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Commands {
     /// `--bootstrap-server …`, and where credentials are needed `--command-config …`.
     to: String,

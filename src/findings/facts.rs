@@ -196,6 +196,10 @@ pub struct BrokerFacts {
     pub node_id: i32,
     /// `message.max.bytes`: the default of a topic's `max.message.bytes`.
     pub message_max_bytes: Option<Setting<u64>>,
+    /// `log.segment.bytes`: the default of a topic's `segment.bytes`.
+    pub log_segment_bytes: Option<Setting<u64>>,
+    /// `compression.type`: the default of a topic's.
+    pub compression_type: Option<Setting<CompressionType>>,
     /// `socket.request.max.bytes`
     pub socket_request_max_bytes: Option<Setting<u64>>,
     /// `replica.fetch.max.bytes`

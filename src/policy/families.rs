@@ -6,6 +6,7 @@
 mod arithmetic;
 mod circles;
 mod names;
+pub mod opening;
 #[cfg(test)]
 mod tests;
 

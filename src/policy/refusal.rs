@@ -11,11 +11,11 @@ use crate::vocabulary::{Codec, Gate, Source};
 pub const LONGEST_TEXT: usize = 1024;
 
 /// A topic's name in a text: as long as Kafka allows. What a client sends as one may be longer.
-const LONGEST_TOPIC: usize = 249;
+pub(super) const LONGEST_TOPIC: usize = 249;
 /// The header of a record batch.
 const BATCH_HEADER_BYTES: u64 = 61;
 /// A rule's or family member's name in a text.
-const LONGEST_NAME: usize = 100;
+pub(super) const LONGEST_NAME: usize = 100;
 
 /// Which partition was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Refusal {
 }
 
 /// Cuts at a character's end and says so.
-fn shortened(mut text: String, room: usize) -> String {
+pub(super) fn shortened(mut text: String, room: usize) -> String {
     if text.len() > room {
         let mut end = room.saturating_sub("…".len());
         while !text.is_char_boundary(end) {
@@ -150,6 +150,8 @@ fn sentence(
             "the headers of {} are {size} bytes",
             record(violation, facts)
         ),
+        // These write texts of their own (`codecs.rs`, `topic_config.rs`).
+        Gate::Codec | Gate::Config => write!(s, "what was sent is {size} bytes"),
     };
     let over = match violation.size {
         Size::Exact(bytes) => Size::Exact(bytes.saturating_sub(limit.value)),
@@ -430,6 +432,8 @@ fn default_remedy(
             "{}, or keep its content elsewhere and send a reference.",
             less()
         ),
+        // These have remedies of their own.
+        Gate::Codec | Gate::Config => String::new(),
     }
 }
 
@@ -569,7 +573,7 @@ fn size_field(violation: &Violation) -> String {
 }
 
 /// A name that may hold spaces, as one field of the tail.
-fn one_word(name: &str, longest: usize) -> String {
+pub(super) fn one_word(name: &str, longest: usize) -> String {
     if name.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | ']' | '='))
     {
         let quoted = format!("{name:?}");

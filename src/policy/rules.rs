@@ -7,6 +7,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::RegexSet;
 
 use super::clients::{Client, ClientMatchers, ClientRules};
+use super::codecs::CodecRule;
 use super::families::Families;
 use super::{BatchFacts, Limit, Size, Violation};
 use crate::config::{
@@ -59,6 +60,8 @@ pub struct TopicPolicy {
     pub near_limit: f64,
     /// The family members whose own limits, as learned, this main topic must allow for.
     pub members: Vec<MemberBound>,
+    /// What large batches must come with.
+    pub codecs: Option<Arc<CodecRule>>,
 }
 
 impl TopicPolicy {
@@ -73,6 +76,11 @@ impl TopicPolicy {
         limits
             .saturating_add(names.sum())
             .saturating_add(members.sum())
+            .saturating_add(
+                self.codecs
+                    .as_ref()
+                    .map_or(0, |rule| rule.remembered_bytes()),
+            )
     }
 }
 
@@ -187,6 +195,21 @@ impl Policy {
             || (self.defaults != inherit_only && self.defaults != Limits::default())
     }
 
+    /// Every rule, in its order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The configuration names families: changes of their topics' configs are looked at.
+    pub const fn names_families(&self) -> bool {
+        !self.family_config.members.is_empty()
+    }
+
+    /// What requests set configs to is looked at.
+    pub fn governs_configs(&self) -> bool {
+        self.names_families() || self.rules.iter().any(|rule| rule.topic_config.is_some())
+    }
+
     /// Nothing is refused whatever a rule says.
     pub const fn observes(&self) -> bool {
         matches!(self.mode, Mode::Observe)
@@ -255,6 +278,9 @@ impl Policy {
     pub fn for_client(&self, topic: &str, client: &ClientRules) -> TopicPolicy {
         let mut policy = self.own_for(topic, client);
         self.allow_for_members(topic, &mut policy);
+        // Not inherited by members of a family: who writes dead letters is another producer.
+        let rule = self.rule_for_client(topic, client);
+        policy.codecs = rule.and_then(CodecRule::of).map(Arc::new);
         policy
     }
 
@@ -308,6 +334,7 @@ impl Policy {
             deep,
             near_limit: self.near_limit,
             members: Vec::new(),
+            codecs: None,
         }
     }
 }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::verdict::{Refused, Sent};
+use crate::wire::config_response::RefusedResource;
 use crate::wire::sasl::Mechanism;
 use crate::wire::{Malformed, Reason};
 
@@ -47,6 +48,8 @@ pub enum Response {
     Token,
     /// By the broker; refusals are merged into its response.
     Produce(Produced),
+    /// By the broker; refusals are put into its response.
+    Configs(Vec<RefusedResource>),
     /// By the broker; if it says yes, the client is who it claims to be.
     Authenticate(Claim),
     /// Here, with these bytes.
@@ -78,6 +81,14 @@ impl Produced {
         let sent = self.sent.iter().map(Sent::remembered_bytes);
         sent.sum::<usize>() + refused.sum::<usize>()
     }
+}
+
+/// About the memory that refused topics and brokers take.
+fn remembered_bytes(refused: &[RefusedResource]) -> usize {
+    let bytes = |resource: &RefusedResource| {
+        size_of::<RefusedResource>() + resource.name.len() + resource.message.len()
+    };
+    refused.iter().map(bytes).sum()
 }
 
 /// The queue.
@@ -142,6 +153,7 @@ impl InFlight {
         match &expected.response {
             Response::Made(bytes) => self.made_bytes += bytes.len(),
             Response::Produce(produced) => self.remembered_bytes += produced.remembered_bytes(),
+            Response::Configs(refused) => self.remembered_bytes += remembered_bytes(refused),
             Response::Forwarded | Response::Token | Response::Authenticate(_) => {}
         }
         self.expected.push_back(expected);
@@ -184,8 +196,12 @@ impl InFlight {
             _ => {}
         }
         let answered = self.expected.pop_front();
-        if let Some(Response::Produce(produced)) = answered.as_ref().map(|next| &next.response) {
-            self.remembered_bytes -= produced.remembered_bytes();
+        match answered.as_ref().map(|next| &next.response) {
+            Some(Response::Produce(produced)) => {
+                self.remembered_bytes -= produced.remembered_bytes();
+            }
+            Some(Response::Configs(refused)) => self.remembered_bytes -= remembered_bytes(refused),
+            _ => {}
         }
         self.shrink();
         answered.ok_or(Malformed::new("correlation_id", Reason::UnexpectedResponse))

@@ -252,5 +252,6 @@ fn in_force(cluster: &Cluster, policy: &TopicPolicy, known: Option<&Topic>) -> V
         .batch_limit(learned)
         .into_iter()
         .chain(policy.inside_limits().iter().cloned())
+        .chain(policy.codecs.iter().map(|rule| rule.limit()))
         .collect()
 }

@@ -30,6 +30,7 @@ pub struct Metrics {
     connections_total: IntCounter,
     connections_closed: IntCounterVec,
     reloads: IntCounterVec,
+    config_requests: IntCounterVec,
     last_reload_success: IntGauge,
     /// `memory.budget` of the configuration.
     pub memory_budget_bytes: IntGauge,
@@ -86,6 +87,12 @@ impl Metrics {
                 "config_reloads_total",
                 "Times the configuration was read again, by result.",
                 "result",
+            )?,
+            config_requests: counters(
+                "config_requests_total",
+                "Requests to set configs of topics or brokers that a rule or a family governs, by verdict: forwarded, refused, \
+                 partial (some topics refused), observed (forwarded although enforcing would have refused some of it).",
+                "verdict",
             )?,
             last_reload_success,
             topics,
@@ -231,6 +238,11 @@ impl Metrics {
     /// When counting began.
     pub const fn started_at(&self) -> SystemTime {
         self.started_at
+    }
+
+    /// A governed request to set configs was judged. `verdict`: of a fixed set.
+    pub fn config_request(&self, verdict: &'static str) {
+        self.config_requests.with_label_values(&[verdict]).inc();
     }
 
     /// The configuration was read again, and is in force or not.

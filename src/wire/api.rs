@@ -22,6 +22,12 @@ pub const SASL_HANDSHAKE: i16 = 17;
 pub const API_VERSIONS: i16 = 18;
 /// SaslAuthenticate
 pub const SASL_AUTHENTICATE: i16 = 36;
+/// CreateTopics
+pub const CREATE_TOPICS: i16 = 19;
+/// AlterConfigs
+pub const ALTER_CONFIGS: i16 = 33;
+/// IncrementalAlterConfigs
+pub const INCREMENTAL_ALTER_CONFIGS: i16 = 44;
 /// DescribeQuorum
 pub const DESCRIBE_QUORUM: i16 = 55;
 /// DescribeCluster
@@ -38,12 +44,15 @@ pub const SHARE_ACKNOWLEDGE: i16 = 79;
 /// rewritten would send the client past the proxy.
 ///
 /// Source: the message definitions of Apache Kafka 4.4.0.
-const HIGHEST_READ: [(i16, i16); 9] = [
+const HIGHEST_READ: [(i16, i16); 12] = [
     (PRODUCE, 13),
     (FETCH, 18),
     (METADATA, 13),
     (FIND_COORDINATOR, 6),
     (API_VERSIONS, 5),
+    (CREATE_TOPICS, 7),
+    (ALTER_CONFIGS, 2),
+    (INCREMENTAL_ALTER_CONFIGS, 1),
     (DESCRIBE_QUORUM, 2),
     (DESCRIBE_CLUSTER, 2),
     (SHARE_FETCH, 2),

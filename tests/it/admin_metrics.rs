@@ -131,6 +131,7 @@ fn everything() -> (Arc<Metrics>, Arc<Cluster>) {
     metrics.memory_budget_bytes.set(512 << 20);
     metrics.memory_waits.inc();
     metrics.reloaded(true);
+    metrics.config_request("forwarded");
     metrics.watch_held_bytes(|| 4_096).unwrap();
     (metrics, cluster)
 }
@@ -205,7 +206,7 @@ fn every_family_of_the_contract_is_there_once_it_is_used() {
          uncompressed_bytes_total inspection_total inspection_seconds broker_refusals_total frames_refused_total \
          malformed_total connections connections_total connections_closed_total client_connections_total \
          request_seconds proxy_seconds held_bytes memory_budget_bytes memory_waits_total control_plane_up \
-         limits_age_seconds config_reloads_total config_last_reload_success build_info refusal_loops_total \
+         limits_age_seconds config_reloads_total config_requests_total config_last_reload_success build_info refusal_loops_total \
          linger_suspects_total linger_seconds fetch_batch_bytes fetch_oversized_total fetch_stuck_total family_aligned family_gap_bytes \
          broker_unusable"
         .split_whitespace()

@@ -260,6 +260,7 @@ fn rules_that_do_not_show_it(prometheus: &Prometheus) -> Vec<String> {
     let told = of_state(&|rule| rule["state"] != "inactive");
     let expected = [
         "SizegateBrokerRefusals",
+        "SizegateConfigRefused",
         "SizegateFamilyMisaligned",
         "SizegateLingering",
         "SizegateNearLimit",

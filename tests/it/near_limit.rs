@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{Connection, Kafka, Part, Record, Sizegate, Topic, batch, batch_of_bytes};
-use sizegate::vocabulary::Codec;
+use sizegate::vocabulary::{Codec, Gate};
 
 /// Of each gate inside a batch.
 const LIMIT: usize = 1_000;
@@ -19,18 +19,6 @@ const GATES: [&str; 6] = [
     "value",
     "headers",
 ];
-const ALL_GATES: [&str; 9] = [
-    "batch",
-    "uncompressed",
-    "record",
-    "estimate",
-    "key",
-    "value",
-    "headers",
-    "ratio",
-    "frame",
-];
-
 /// A record of which this gate measures so many bytes, 500 to 1,000, in the middle of a batch of three.
 fn of_size(gate: &str, bytes: usize) -> Record {
     // Attributes, two deltas, no key, the value's length (2), no headers; the record's own length (2).
@@ -50,11 +38,12 @@ fn of_size(gate: &str, bytes: usize) -> Record {
 
 fn near(sizegate: &Sizegate, topic: &Topic) -> BTreeMap<&'static str, f64> {
     let metrics = sizegate.metrics();
-    let count = |gate| {
+    let count = |gate: &Gate| {
+        let gate = gate.label();
         let labels = [("topic", topic.name.as_str()), ("gate", gate)];
         (gate, metrics.sum("near_limit_total", &labels))
     };
-    let counts = ALL_GATES.into_iter().map(count);
+    let counts = Gate::ALL.iter().map(count);
     counts.filter(|(_, count)| *count > 0.0).collect()
 }
 
@@ -152,4 +141,23 @@ fn sizes_near_a_limit_are_counted_for_batches_requests_and_ratios() {
         send(&mut connection, &topic, batch_of_bytes(bytes).build());
     }
     assert_eq!(near(&sizegate, &topic), BTreeMap::from([("ratio", NEAR)]));
+}
+
+#[test]
+fn a_codec_is_never_near() {
+    let kafka = Kafka::shared("4.4.0");
+    let yaml = "near_limit: 0.5\nrules:\n- {name: codec, topics: ['codec-*'], codecs: {allow: [zstd], above: 20000}}\n";
+    let sizegate = Sizegate::start(kafka, yaml);
+    let mut connection = Connection::open(sizegate.bootstrap());
+    let topic = kafka.topic("codec", 1, &[]);
+    for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+        for bytes in [10_001, 19_000] {
+            send(
+                &mut connection,
+                &topic,
+                batch([Record::of_a(bytes)]).codec(codec).build(),
+            );
+        }
+    }
+    assert_eq!(near(&sizegate, &topic), BTreeMap::new());
 }

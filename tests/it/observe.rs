@@ -380,6 +380,48 @@ fn observing_tells_of_every_gate_that_would_refuse() {
     assert!(sizegate.process().is_running());
 }
 
+/// The codec too: beside the header's gate, beside what is inside, and where a decode takes more than a turn.
+#[test]
+fn observing_tells_of_the_codec_beside_a_size() {
+    let kafka = Kafka::shared("4.4.0");
+    let codecs = "codecs: {allow: [lz4], above: 50000, unless_incompressible: false}";
+    let yaml = format!(
+        "rules:\n- {{name: wire, topics: ['wire-*'], action: observe, limits: {{batch_bytes: 1000}}, {codecs}}}\n\
+         - {{name: value, topics: ['value-*'], action: observe, limits: {{value_bytes: 2000}}, {codecs}}}\n"
+    );
+    let sizegate = Sizegate::start(kafka, &yaml);
+    let mut connection = Connection::open(sizegate.bootstrap());
+    for &codec in Codec::ALL {
+        for (stem, first) in [("wire", "batch"), ("value", "value")] {
+            for (bytes, is_large) in [(40_000, false), (60_000, true), (900_000, true)] {
+                let topic = kafka.topic(stem, 1, &[]);
+                let records = batch([Record::of_random(bytes, 1)]).codec(codec).build();
+                let responses = connection.produce(9, -1, &[Part::new(&topic, records)]);
+                assert_eq!(
+                    responses[0].code, 0,
+                    "{codec} {stem} {bytes}: {:?}",
+                    responses[0].text
+                );
+                let listed = sizegate.json(&format!("/api/v1/refusals?topic={}", topic.name));
+                let listed = listed["refusals"].as_array().unwrap();
+                let listed = listed
+                    .iter()
+                    .rev()
+                    .map(|refusal| refusal["gate"].as_str().unwrap());
+                let mut expected = vec![first];
+                if is_large && codec != Codec::Lz4 {
+                    expected.push("codec");
+                }
+                assert_eq!(
+                    listed.collect::<Vec<_>>(),
+                    expected,
+                    "{codec} {stem} {bytes}"
+                );
+            }
+        }
+    }
+}
+
 /// Is in keys, values and headers, and may be nowhere else.
 const MARKER: &str = "xyzzy7marker";
 

@@ -58,9 +58,12 @@ export function entry(refusal) {
   return el("li", { "data-key": refusal.id }, el("article", { "aria-label": `Refusal ${refusal.id}` },
     el("p", { class: "head" },
       el("span", { class: `chip ${refusal.action === "observe" ? "near" : "over"}` }, refusal.gate ?? "broker"),
-      link(`topics/${encodeURIComponent(refusal.topic)}`, { class: "name" }, refusal.topic, `-${refusal.partition}`),
+      link(`topics/${encodeURIComponent(refusal.topic)}`, { class: "name" }, refusal.topic, refusal.partition < 0 ? null : `-${refusal.partition}`),
       el("span", { class: "measure" },
-        refusal.at_least ? "at least " : "", el("strong", {}, number(refusal.size_bytes)), refusal.limit_bytes === null ? " bytes" : ` of ${number(refusal.limit_bytes)}`),
+        // A word that a config is set to has no size, and the broker's limit may not be known.
+        refusal.limit_bytes || refusal.size_bytes
+          ? [refusal.at_least ? "at least " : "", el("strong", {}, number(refusal.size_bytes)), refusal.limit_bytes === null ? " bytes" : ` of ${number(refusal.limit_bytes)}`]
+          : null),
       el("time", { datetime: refusal.at, title: refusal.at, class: "quiet" }, `${clock(refusal.at)}, ${ago((Date.now() - at) / 1000)}`)),
     el("p", { class: "text" }, sentence || "The broker gave no reason."),
     advice ? el("p", { class: "advice" }, linked(advice)) : null,

@@ -58,6 +58,8 @@ export const GATES = {
   headers: "all headers of one record",
   ratio: "uncompressed by wire bytes",
   frame: "one whole request",
+  codec: "the codec of a large batch",
+  config: "what a request sets the configs of a topic to",
 };
 
 /** Where a limit comes from, in a word. */

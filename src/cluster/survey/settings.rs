@@ -28,8 +28,11 @@ pub(super) const SOCKET_REQUEST_MAX_BYTES: &str = "socket.request.max.bytes";
 const REPLICA_FETCH_MAX_BYTES: &str = "replica.fetch.max.bytes";
 const REPLICA_FETCH_RESPONSE_MAX_BYTES: &str = "replica.fetch.response.max.bytes";
 const FETCH_MAX_BYTES: &str = "fetch.max.bytes";
-pub(super) const BROKER_KEYS: [&str; 5] = [
+const LOG_SEGMENT_BYTES: &str = "log.segment.bytes";
+pub(super) const BROKER_KEYS: [&str; 7] = [
     MESSAGE_MAX_BYTES,
+    LOG_SEGMENT_BYTES,
+    COMPRESSION_TYPE,
     SOCKET_REQUEST_MAX_BYTES,
     REPLICA_FETCH_MAX_BYTES,
     REPLICA_FETCH_RESPONSE_MAX_BYTES,
@@ -54,10 +57,15 @@ pub(super) fn fill_broker(broker: &mut BrokerFacts, configs: &[DescribeConfigsRe
     for config in configs {
         let place = match config.name.as_str() {
             MESSAGE_MAX_BYTES => &mut broker.message_max_bytes,
+            LOG_SEGMENT_BYTES => &mut broker.log_segment_bytes,
             SOCKET_REQUEST_MAX_BYTES => &mut broker.socket_request_max_bytes,
             REPLICA_FETCH_MAX_BYTES => &mut broker.replica_fetch_max_bytes,
             REPLICA_FETCH_RESPONSE_MAX_BYTES => &mut broker.replica_fetch_response_max_bytes,
             FETCH_MAX_BYTES => &mut broker.fetch_max_bytes,
+            COMPRESSION_TYPE => {
+                broker.compression_type = setting(config, describe::compression);
+                continue;
+            }
             _ => continue,
         };
         *place = setting(config, number);

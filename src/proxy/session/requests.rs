@@ -3,6 +3,7 @@
 //!
 //! Invariant: whatever leaves for the broker leaves in whole frames, in the order in which it came.
 
+pub mod configs;
 mod frames;
 mod produce;
 
@@ -88,6 +89,8 @@ enum Waiting {
     },
     /// What the verdict on a frame that is here needs to know.
     Knowledge(Gathering),
+    /// What the verdict on a request that sets configs needs to know.
+    Configs(configs::Pending),
 }
 
 /// A request in hand: whole, and not judged yet.
@@ -226,6 +229,18 @@ impl Session {
                 Poll::Ready(lease) => {
                     self.acted_at = Instant::now();
                     self.expect_rest_of_frame(frame_bytes, begun, lease);
+                    Ok(Poll::Ready(true))
+                }
+            },
+            Some(Waiting::Configs(mut pending)) => match pending.poll(cx) {
+                Poll::Pending => {
+                    self.requests.waiting = Some(Waiting::Configs(pending));
+                    Ok(Poll::Pending)
+                }
+                Poll::Ready(facts) => {
+                    self.acted_at = Instant::now();
+                    self.on_configs_known(pending, facts);
+                    self.consume()?;
                     Ok(Poll::Ready(true))
                 }
             },

@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::buffers::{self, BUFFER_BYTES};
 use super::metadata_tap::MetadataTap;
+use super::requests::configs;
 use super::{Close, Session, Upstream};
 use crate::proxy::in_flight::{Expected, Produced, Response};
 use crate::proxy::verdict::by_topic;
@@ -103,7 +104,9 @@ enum Treatment {
 fn plan(expected: &Expected) -> Treatment {
     let version = expected.api_version;
     match (&expected.response, expected.api_key) {
-        (Response::Produce(_) | Response::Authenticate(_), _) => Treatment::Whole,
+        (Response::Produce(_) | Response::Configs(_) | Response::Authenticate(_), _) => {
+            Treatment::Whole
+        }
         (Response::Token | Response::Made(_), _) => Treatment::Pass,
         (Response::Forwarded, api::API_VERSIONS) => Treatment::Whole,
         (Response::Forwarded, api::METADATA) => Treatment::MetadataHead,
@@ -439,6 +442,7 @@ impl Session {
             expected.api_key,
         ) {
             (Response::Produce(produced), _) => self.produce_response(frame, version, produced)?,
+            (Response::Configs(refused), key) => configs::merged(frame, key, version, &refused)?,
             (Response::Authenticate(claim), _) => {
                 self.on_authenticated(&frame, version, claim);
                 frame

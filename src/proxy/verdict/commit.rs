@@ -177,10 +177,14 @@ impl Judge {
         now: Instant,
     ) -> PartitionResult {
         let Measured { topic, header, .. } = measured;
+        // Nobody sends again what a policy refuses.
+        let is_policy = violation.limit.gate == Gate::Codec;
         let is_loop = topic.policy.error_code == ErrorCode::Auto
+            && !is_policy
             && self.is_loop(topic, header, partition, client, now);
         let error_code = match topic.policy.error_code {
             _ if violation.unreadable.is_some() => INVALID_RECORD,
+            ErrorCode::Auto if is_policy => POLICY_VIOLATION,
             ErrorCode::Auto if is_loop => INVALID_RECORD,
             ErrorCode::Auto | ErrorCode::MessageTooLarge => MESSAGE_TOO_LARGE,
             ErrorCode::PolicyViolation => POLICY_VIOLATION,
@@ -194,14 +198,7 @@ impl Judge {
         topic
             .metrics
             .violation(violation.limit.gate, violation.limit.source, Action::Reject);
-        let refusal = self.shared.refusal(
-            topic,
-            measured.facts,
-            violation,
-            partition,
-            Blame::Sizegate,
-            client,
-        );
+        let refusal = self.refusal(measured, violation, partition, Blame::Sizegate, client);
         self.shared.report(&refusal, error_code, is_loop, client);
         PartitionResult::refused(partition, error_code, refusal.text, flagged)
     }
@@ -224,9 +221,7 @@ impl Judge {
             topic
                 .metrics
                 .violation(limit.gate, limit.source, Action::Observe);
-            let refusal =
-                self.shared
-                    .refusal(topic, measured.facts, violation, partition, blame, client);
+            let refusal = self.refusal(measured, violation, partition, blame, client);
             match blame {
                 Blame::AlsoObserved => self.shared.report_beside(&refusal, client),
                 Blame::Sizegate | Blame::Observed => {

@@ -35,34 +35,44 @@ const DECODE_ON_TURN_BYTES: u64 = 400 * 1024;
 const DECODE_IN_ALL_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// How often a request is decoded off its session's turn: once for what is judged first, and once more for what a
-/// learned limit kept from that and then does not count.
-const MOST_DECODES: u8 = 3;
+/// learned limit kept from that and then does not count; each once more for the codec.
+const MOST_DECODES: u8 = 5;
 
 /// A batch whose verdict needs a decode too long for a session's turn.
 #[derive(Debug)]
 pub struct LongDecode {
-    partition_entry: usize,
-    records: Range<usize>,
-    header: BatchHeader,
-    limits: DeepLimits,
-    look: Look,
+    /// As [`Evaluation::known`] counts.
+    pub(super) partition_entry: usize,
+    pub(super) records: Range<usize>,
+    pub(super) header: BatchHeader,
+    pub(super) limits: DeepLimits,
+    pub(super) look: Look,
 }
 
 /// What is looked for inside a batch, beside the first violation.
 #[derive(Debug, Clone, Copy)]
-struct Look {
-    /// `near_limit`
-    near_share: f64,
+pub(super) struct Look {
+    /// `near_limit`, where what is near is counted.
+    near_share: Option<f64>,
     /// A violation does not end it: every gate that would refuse is told of.
     all_gates: bool,
     /// It is over by its header already.
     is_over: bool,
 }
 
+impl Look {
+    /// For the first violation alone.
+    pub(super) const VERDICT: Self = Self {
+        near_share: None,
+        all_gates: false,
+        is_over: false,
+    };
+}
+
 /// What was found inside a batch.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    inspection: Inspection,
+    pub(super) inspection: Inspection,
     /// One violation for every gate, where all were looked at.
     overs: Vec<Over>,
 }
@@ -102,7 +112,9 @@ fn see(
             *left = left.saturating_sub(inspection.spent_bytes());
             inspection
         };
-        let effort = Effort::VERDICT.noticing_near(wanted.near_share);
+        let effort = wanted.near_share.map_or(Effort::VERDICT, |share| {
+            Effort::VERDICT.noticing_near(share)
+        });
         let mut inspection = inspect_with(effort, scratch);
         let is_over = wanted.is_over || matches!(inspection.finding, Judgement::Over(_));
         let mut overs = Vec::new();
@@ -202,7 +214,70 @@ impl<'a> Evaluation<'a> {
             Some(violation) => {
                 self.over_batch(measured, violation, partition_entry, records, bytes)
             }
-            None => self.evaluate_inside(measured, partition_entry, records, bytes),
+            None => self.evaluate_more(measured, partition_entry, records, bytes),
+        }
+    }
+
+    /// What no header alone decides: the limits inside, then the codec.
+    fn evaluate_more(
+        &mut self,
+        measured: Measured,
+        partition_entry: usize,
+        records: Range<usize>,
+        bytes: &[u8],
+    ) -> Outcome {
+        if measured.topic.policy.codecs.is_none() {
+            return self.evaluate_inside(measured, partition_entry, records, bytes);
+        }
+        match self.evaluate_inside(measured, partition_entry, records.clone(), bytes) {
+            Outcome::Within(measured) => {
+                self.evaluate_codec(measured, partition_entry, records, bytes)
+            }
+            Outcome::Over(mut measured, violation) => {
+                self.note_codec(&mut measured, partition_entry, records, bytes);
+                Outcome::Over(measured, violation)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Partition entries of the request.
+    pub(super) const fn partitions(&self) -> usize {
+        self.layout.partitions.len()
+    }
+
+    /// What was found off this turn: of a partition entry's limits under its number, of its codec under its number and
+    /// that of all entries.
+    pub(super) fn known(&self, entry: usize) -> Option<&'a Seen> {
+        let inspected = &self.asked.inspected;
+        let known = inspected.binary_search_by_key(&entry, |(entry, _)| *entry);
+        let (_, seen) = inspected.get(known.ok()?)?;
+        Some(seen)
+    }
+
+    /// Whatever was not decoded by now will not be.
+    pub(super) const fn has_decoded(&self) -> bool {
+        self.asked.decodes >= MOST_DECODES
+    }
+
+    /// Must be decoded off this turn.
+    pub(super) fn decode_later(&mut self, long: LongDecode) {
+        self.long.push(long);
+    }
+
+    /// Inspects on this turn, as far as it allows.
+    pub(super) fn inspect_now(
+        &mut self,
+        header: &BatchHeader,
+        bytes: &[u8],
+        limits: &DeepLimits,
+        wanted: Look,
+    ) -> Seen {
+        // `never` keeps every limit that needs a decode out of the configuration; what a header proves is still used.
+        if self.decode == Decode::Never {
+            see(header, bytes, limits, wanted, &mut 0)
+        } else {
+            see(header, bytes, limits, wanted, &mut self.decode_left)
         }
     }
 
@@ -272,7 +347,7 @@ impl<'a> Evaluation<'a> {
             Some(violation) => {
                 self.over_batch(measured, violation, partition_entry, records, bytes)
             }
-            None => self.evaluate_inside(measured, partition_entry, records, bytes),
+            None => self.evaluate_more(measured, partition_entry, records, bytes),
         }
     }
 
@@ -288,9 +363,11 @@ impl<'a> Evaluation<'a> {
     ) -> Outcome {
         let policy = &measured.topic.policy;
         if policy.action == Action::Observe && !policy.inside.is_none() {
+            let records = records.clone();
             let (seen, _) = self.look_inside(&measured, partition_entry, records, bytes, true);
             measured.note_overs(&seen.overs, &violation);
         }
+        self.note_codec(&mut measured, partition_entry, records, bytes);
         Outcome::Over(measured, violation)
     }
 
@@ -321,7 +398,7 @@ impl<'a> Evaluation<'a> {
             Judgement::Over(over) => topic.policy.violation(&over),
             Judgement::Undecodable(why) => topic.policy.unreadable(why.label()),
             // Decoded off this turn, and still not to its end; or that did not work out.
-            Judgement::Unfinished if was_decoded || self.asked.decodes >= MOST_DECODES => {
+            Judgement::Unfinished if was_decoded || self.has_decoded() => {
                 topic.policy.unreadable("too_much_to_decode")
             }
             Judgement::Unfinished => None,
@@ -344,31 +421,24 @@ impl<'a> Evaluation<'a> {
         bytes: &[u8],
         is_over: bool,
     ) -> (Seen, bool) {
-        let inspected = &self.asked.inspected;
-        let known = inspected.binary_search_by_key(&partition_entry, |(entry, _)| *entry);
-        if let Some((_, seen)) = known.ok().and_then(|at| inspected.get(at)) {
+        if let Some(seen) = self.known(partition_entry) {
             return (seen.clone(), true);
         }
         let policy = &measured.topic.policy;
         let look = Look {
-            near_share: policy.near_limit,
+            near_share: Some(policy.near_limit),
             all_gates: policy.action == Action::Observe,
             is_over,
         };
-        // `never` keeps every limit that needs a decode out of the configuration; what a header proves is still used.
         let header = measured.header;
         let limits = DeepLimits {
             is_rewritten: header.magic == 2 && measured.topic.is_rewritten(header.codec()),
             ..policy.inside
         };
-        let seen = if self.decode == Decode::Never {
-            see(&header, bytes, &limits, look, &mut 0)
-        } else {
-            see(&header, bytes, &limits, look, &mut self.decode_left)
-        };
+        let seen = self.inspect_now(&header, bytes, &limits, look);
         let is_cut = seen.inspection.is_cut || seen.inspection.finding == Judgement::Unfinished;
-        if is_cut && self.asked.decodes < MOST_DECODES && self.decode != Decode::Never {
-            self.long.push(LongDecode {
+        if is_cut && !self.has_decoded() && self.decode != Decode::Never {
+            self.decode_later(LongDecode {
                 partition_entry,
                 records,
                 header,
@@ -391,6 +461,7 @@ impl Measured {
             sizes: None,
             uncompressed_bytes: None,
             also: Vec::new(),
+            gain: None,
         }
     }
 

@@ -19,6 +19,51 @@ fn contradictions_are_refused_at_the_key_that_has_to_change() {
              (listener.frame_bytes)",
         ),
         (
+            "rules: [{name: a, topics: [t], topic_config: {max_message_bytes: {min: 2MiB, max: 1MiB}}}]",
+            "F:2: rules[0].topic_config.max_message_bytes.min: `2MiB` is more than `max: 1MiB`: no value could be set",
+        ),
+        (
+            "rules: [{name: a, topics: [t], topic_config: {max_message_bytes: {min: 2MiB}, segment_bytes: {max: 1MiB}}}]",
+            "F:2: rules[0].topic_config.max_message_bytes.min: `2MiB` is more than a segment may be (segment_bytes.max: \
+             1MiB): a batch must fit a segment",
+        ),
+        (
+            "rules: [{name: a, topics: [t], limits: {batch_bytes: 2MiB}, topic_config: {max_message_bytes: {max: 1MiB}}}]",
+            "F:2: rules[0].limits.batch_bytes: `2MiB` is never reached: this rule lets its topics take at most 1MiB \
+             (topic_config.max_message_bytes.max)",
+        ),
+        (
+            "rules: [{name: a, topics: [t], topic_config: {max_message_bytes: {}}}]",
+            "F:2: rules[0].topic_config.max_message_bytes: has no bound: write `min` or `max` (or both)",
+        ),
+        (
+            "rules: [{name: a, topics: [t], topic_config: {brokers: true}}]",
+            "F:2: rules[0].topic_config: governs nothing: write `max_message_bytes`, `segment_bytes` or `compression_type` \
+             (or remove it)",
+        ),
+        (
+            "rules: [{name: a, topics: [t], topic_config: {compression_type: []}}]",
+            "F:2: rules[0].topic_config.compression_type: is an empty list: a topic could have no compression.type at all",
+        ),
+        (
+            "rules: [{name: a, topics: [t], codecs: {allow: []}}]",
+            "F:2: rules[0].codecs.allow: is an empty list: no large batch could come at all",
+        ),
+        (
+            "rules: [{name: a, topics: [t], codecs: {allow: [none, gzip, snappy, lz4, zstd]}}]",
+            "F:2: rules[0].codecs.allow: names every codec: it would refuse nothing (remove `codecs`)",
+        ),
+        (
+            "rules: [{name: a, topics: [t], limits: {uncompressed_bytes: 64KiB}, codecs: {allow: [zstd]}}]",
+            "F:2: rules[0].codecs.above: `64KiB` is never reached: batches above 64KiB uncompressed bytes are refused \
+             anyway (uncompressed_bytes)",
+        ),
+        (
+            "rules: [{name: a, topics: [t], codecs: {allow: [zstd]}}]\ninspection: {decode: never}",
+            "F:2: rules[0].codecs: needs compressed batches to be decoded, but `inspection.decode` is `never`: write \
+             `when_needed`, or remove `codecs`",
+        ),
+        (
             "admin: {bind: '127.0.0.1:19092'}",
             "F:2: admin.bind: `127.0.0.1:19092` is taken by `listener.bind: 127.0.0.1:19092`",
         ),

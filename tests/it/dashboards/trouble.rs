@@ -3,7 +3,13 @@
 
 use std::time::Duration;
 
+use kafka_protocol::messages::IncrementalAlterConfigsRequest;
+use kafka_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
+
 use crate::support::batch::Batch;
+use crate::support::client::text;
 use crate::support::programs::Running;
 use crate::support::{
     Connection, Kafka, Part, Program, Record, Sizegate, Topic, admin, batch, batch_of_bytes,
@@ -47,7 +53,7 @@ impl Trouble {
         kafka.create_topic("orders-dlt", 1, 1, &[]);
         let invoices = kafka.create_topic("invoices", 1, 1, &[]);
         let shipments = kafka.create_topic("shipments", 1, 1, &[]);
-        let yaml = "rules:\n  - name: orders\n    topics: [orders]\n    limits: {record_bytes: 1536KiB}\n    remedy: Send the \
+        let yaml = "rules:\n  - name: orders\n    topics: [orders]\n    limits: {record_bytes: 1536KiB}\n    topic_config: {max_message_bytes: {max: 4MiB}}\n    remedy: Send the \
                     address of the note.\n  - name: invoices\n    topics: [invoices]\n    limits: {value_bytes: 1KiB}\n    \
                     action: observe";
         let mut sizegate = Sizegate::before(&kafka.bootstrap())
@@ -115,11 +121,26 @@ impl Trouble {
         self.produce();
         self.resend();
         self.break_frames();
+        self.raise_a_limit();
         for _ in 0..2 {
             // Less than the batch there: it is served all the same, and the consumer does not get on.
             admin::fetch_stored(&self.sizegate.bootstrap(), &self.orders.name, 0, 1_000);
         }
         std::thread::sleep(Duration::from_millis(300));
+    }
+
+    /// Against its rule.
+    fn raise_a_limit(&self) {
+        let config = AlterableConfig::default()
+            .with_name(text("max.message.bytes"))
+            .with_value(Some(text("8388608")));
+        let resource = AlterConfigsResource::default()
+            .with_resource_type(2)
+            .with_resource_name(text(&self.orders.name))
+            .with_configs(vec![config]);
+        let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+        let response = self.connect("kgo", "1.22.0").ask(&request, 1);
+        assert_eq!(response.responses[0].error_code, 44);
     }
 
     fn connect(&self, software: &str, version: &str) -> Connection {

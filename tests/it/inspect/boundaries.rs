@@ -67,7 +67,7 @@ pub fn limit(gate: Gate, bytes: u64) -> DeepLimits {
             headers_bytes: bytes,
             ..DeepLimits::NONE
         },
-        Gate::Batch | Gate::Ratio | Gate::Frame => {
+        Gate::Batch | Gate::Ratio | Gate::Frame | Gate::Codec | Gate::Config => {
             panic!("{gate} is no limit in bytes inside a batch")
         }
     }

@@ -277,6 +277,7 @@ impl Session {
             _ if !is_known => Err(unsupported),
             api::PRODUCE if head.api_version < 0 => Err(unsupported),
             api::PRODUCE => Ok(FramePlan::Hold),
+            _ if self.governs(head) => Ok(FramePlan::Hold),
             _ => Ok(FramePlan::Pass),
         }
     }
@@ -303,6 +304,10 @@ impl Session {
     fn on_frame(&mut self, pending: Pending) -> Result<(), Close> {
         match pending.head.api_key {
             api::PRODUCE => return self.on_produce(pending),
+            api::CREATE_TOPICS | api::ALTER_CONFIGS | api::INCREMENTAL_ALTER_CONFIGS => {
+                self.on_configs(pending.head, pending.frame, pending.lease, None);
+                return Ok(());
+            }
             api::SASL_HANDSHAKE | api::SASL_AUTHENTICATE => {
                 self.on_sasl(pending.head, pending.frame);
             }
