@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use sizegate::wire::config_response::{RefusedResource, merge};
 use sizegate::wire::config_requests::{Key, Kind, Layout, Operation};
-use sizegate::wire::produce::Piece;
+use sizegate::wire::splice::Piece;
 
 type Told = Vec<(i8, Vec<u8>, Vec<(Key, Option<Vec<u8>>)>)>;
 

@@ -59,7 +59,7 @@ fn spliced(layout: &Layout, frame: &[u8], kept: &[usize]) -> Vec<u8> {
     let pieces = layout.splice(kept).into_iter();
     let bytes = pieces.flat_map(|piece| match piece {
         Piece::Original(range) => frame[range].to_vec(),
-        Piece::Made(bytes) => bytes,
+        Piece::Made(bytes) => bytes.to_vec(),
     });
     bytes.collect()
 }
