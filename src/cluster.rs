@@ -44,7 +44,7 @@ use crate::net::Connector;
 
 pub use alter::{Alteration, NotAltered};
 pub use call_error::CallError;
-pub use limits::{CompressionType, LearnedLimit, Origin, TopicLimit};
+pub use limits::{LearnedLimit, Origin, TopicLimit};
 pub use link::Link;
 pub use registry::Node;
 pub use status::Status;

@@ -17,6 +17,7 @@ mod effort;
 mod limits;
 mod message_set;
 mod near;
+mod record_at;
 mod sizes;
 mod tally;
 
@@ -24,13 +25,13 @@ use std::ops::ControlFlow;
 
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordError, is_crc_right, walk_records};
 use crate::codec::{DecodeError, Decoders};
-use crate::policy::{RecordAt, Size};
-use crate::vocabulary::{Codec, Gate};
+use crate::vocabulary::{Codec, Gate, Size};
 
 pub use effort::{Effort, decode_time, expected_decode_bytes};
 pub use limits::DeepLimits;
 pub use message_set::inspect_message_set;
 pub use near::NearGates;
+pub use record_at::RecordAt;
 pub use sizes::{LargestParts, Sizes, SizesTally};
 
 use limits::Ceilings;

@@ -24,9 +24,13 @@ pub use clients::{Client, ClientRules};
 pub use library::Library;
 pub use linger::{Arrival, LingerWatch, SentBatch, Suspect};
 pub use loops::{LoopDetector, ResendKey};
+pub(crate) use refusal::batch_of;
 pub use refusal::{Blame, Place, Refusal};
-pub(crate) use refusal::{batch_of, grouped};
-pub(crate) use rules::LIMITS;
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use stuck::{Consumer, LARGE_BYTES, LargeServed, Pass, StuckWatch, Visits};
-pub use violation::{BatchFacts, Limit, MemberLimit, RecordAt, Size, Violation};
+pub use violation::{BatchFacts, Violation};
+
+pub use crate::inspect::RecordAt;
+pub use crate::vocabulary::{Limit, MemberLimit, Size};
+
+use crate::vocabulary::LIMITS;

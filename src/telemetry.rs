@@ -15,7 +15,6 @@ mod observations;
 mod observed;
 mod refusals;
 mod text;
-mod timestamp;
 mod topic;
 
 pub use claims::{ClaimCounts, ClaimMetrics};
@@ -29,7 +28,6 @@ pub use observed::{
     FetchSetting, Lingering, OVERSIZED_NOTE, Observed, OversizedFetch, Peer, Stuck, stuck_note,
 };
 pub use refusals::{BrokerRefusal, RefusalQuery, RefusalRecord, Refusals, Refused};
-pub use timestamp::rfc3339;
 pub use topic::{
     BatchCounts, CodecMetrics, GateCounts, LargestSizes, LastSizes, OTHER, TopicMetrics,
 };

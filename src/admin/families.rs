@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::policy::families::{Alignment, Gap, Holder, MemberKind, Membership};
+use crate::families::{Alignment, MemberKind, Membership};
+use crate::policy::families::{Gap, Holder};
 use crate::vocabulary::Gate;
 
 /// One family.

@@ -12,7 +12,7 @@ use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
 use super::call_error::CallError;
-use super::limits::{CompressionType, LearnedLimit, Origin};
+use super::limits::{LearnedLimit, Origin};
 use super::link::Link;
 use super::registry::Registry;
 use super::responses::{
@@ -20,7 +20,7 @@ use super::responses::{
     error_name,
 };
 use super::topic::{Reading, Topic};
-use crate::vocabulary::Codec;
+use crate::vocabulary::CompressionType;
 
 /// Topics in one request: the response stays under 1 MiB.
 pub(super) const PAGE: usize = 500;
@@ -154,16 +154,9 @@ fn set(reading: &mut Reading, config: &str, value: Option<&str>, origin: Origin)
         SEGMENT_BYTES => reading.segment_bytes = limit(),
         MAX_DECOMPRESSED_MESSAGE_BYTES => reading.max_decompressed_message_bytes = limit(),
         COMPRESSION_TYPE => {
-            reading.compression_type = compression(value).map(|compression| (compression, origin));
+            reading.compression_type =
+                CompressionType::from_label(value).map(|compression| (compression, origin));
         }
         _ => {}
-    }
-}
-
-pub(super) fn compression(value: &str) -> Option<CompressionType> {
-    match value {
-        "producer" => Some(CompressionType::Producer),
-        "uncompressed" => Some(CompressionType::Stored(Codec::None)),
-        other => Codec::from_label(other).map(CompressionType::Stored),
     }
 }

@@ -24,7 +24,7 @@ use super::{
     TopicPattern,
 };
 use crate::claim::{Layout, StoreUri};
-use crate::findings::FindingRule;
+use crate::vocabulary::FindingRule;
 use crate::vocabulary::{Action, ErrorCode};
 
 /// Declares a section: a struct whose every field may be left out.

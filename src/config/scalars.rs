@@ -15,8 +15,8 @@ pub(crate) use amounts::{any_size, duration, size, size_text};
 use super::claim::{StoreFailure, Unredeemed};
 use super::{Decode, LogFormat, LogLevel, Mode, SaslMechanism};
 use crate::claim::{Layout, StoreUri};
-use crate::findings::FindingRule;
-use crate::policy::LIMITS;
+use crate::vocabulary::FindingRule;
+use crate::vocabulary::LIMITS;
 use crate::vocabulary::{Action, ErrorCode};
 
 /// A value written as one piece of text.

@@ -2,14 +2,12 @@
 //!
 //! Invariant: a setting's chain is never empty, and its first step is in force.
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::cluster::CompressionType;
-use crate::vocabulary::{Codec, Source, labelled};
+use crate::vocabulary::{Codec, CompressionType, Source, labelled};
 
 labelled! {
     /// Where a value of a config comes from (`DescribeConfigsResponse.ConfigSource`).

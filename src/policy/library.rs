@@ -2,8 +2,6 @@
 //!
 //! Asked when a refusal is written, never per request.
 
-use std::fmt;
-
 use crate::vocabulary::labelled;
 
 labelled! {

@@ -35,6 +35,7 @@ mod hostile;
 mod identity;
 mod inspect;
 mod inspect_reference;
+mod layers;
 mod libraryd;
 mod limits_live;
 mod lingering;

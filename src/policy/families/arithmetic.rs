@@ -3,14 +3,13 @@
 //!
 //! Invariant: only members that the configuration names, in families that enforce, move a limit.
 
-use std::fmt;
 use std::sync::Arc;
 
-use super::{Family, Member};
 use crate::batch::{ESTIMATE_OVERHEAD_BYTES, varint_bytes};
+use crate::families::{Family, Member};
 use crate::policy::clients::ClientRules;
-use crate::policy::{LIMITS, Learned, Limit, MemberBound, MemberLimit, Policy, TopicPolicy};
-use crate::vocabulary::{Action, Gate, Source, labelled};
+use crate::policy::{Learned, Limit, MemberBound, MemberLimit, Policy, TopicPolicy};
+use crate::vocabulary::{Action, Gate, LIMITS, Source, labelled};
 
 /// A batch's header.
 const BATCH_HEADER_BYTES: u64 = 61;

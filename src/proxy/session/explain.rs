@@ -7,14 +7,14 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{Close, Session};
-use crate::cluster::CompressionType;
-use crate::policy::{Blame, Library, Limit, Place, Refusal, Size, Violation, batch_of, grouped};
+use crate::policy::{Blame, Library, Limit, Place, Refusal, Size, Violation, batch_of};
 use crate::proxy::oversized::OversizedFrame;
 use crate::proxy::report::printable;
 use crate::proxy::topics::TopicHandle;
 use crate::proxy::verdict::{INVALID_RECORD, MESSAGE_TOO_LARGE, Refused, Sent};
 use crate::telemetry;
-use crate::vocabulary::{Action, Codec, Gate, Source};
+use crate::text::grouped;
+use crate::vocabulary::{Action, Codec, CompressionType, Gate, Source};
 use crate::wire::Malformed;
 use crate::wire::api::FrameHead;
 use crate::wire::produce::{self, TopicKey};
