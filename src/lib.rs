@@ -12,6 +12,7 @@ pub mod cli;
 pub mod cluster;
 pub mod codec;
 pub mod config;
+pub mod error_code;
 pub mod explain;
 pub mod families;
 pub mod findings;

@@ -11,6 +11,7 @@
 )]
 
 mod clients;
+mod error_code;
 pub mod families;
 mod library;
 mod linger;
@@ -21,6 +22,7 @@ mod stuck;
 mod violation;
 
 pub use clients::{Client, ClientRules};
+pub use error_code::error_code;
 pub use library::Library;
 pub use linger::{Arrival, LingerWatch, SentBatch, Suspect};
 pub use loops::{LoopDetector, ResendKey};

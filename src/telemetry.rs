@@ -21,7 +21,7 @@ pub use claims::{ClaimCounts, ClaimMetrics};
 pub use clients::{ClientConnection, ClientView, Clients};
 pub use counters::{Counter, SizeBucket, SizeDistribution, SizeHistogram, TimeHistogram};
 pub use families::{FamilyFit, Known};
-pub use kafka_names::{api_name, error_name};
+pub use kafka_names::api_name;
 pub use metrics::Metrics;
 pub use observations::{Observation, Observations, Seen};
 pub use observed::{

@@ -15,11 +15,11 @@ use super::call_error::CallError;
 use super::limits::{LearnedLimit, Origin};
 use super::link::Link;
 use super::registry::Registry;
-use super::responses::{
-    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
-    error_name,
-};
+use super::responses::failure_name;
 use super::topic::{Reading, Topic};
+use crate::error_code::{
+    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+};
 use crate::vocabulary::CompressionType;
 
 /// Topics in one request: the response stays under 1 MiB.
@@ -109,7 +109,7 @@ fn outcome(result: &DescribeConfigsResult) -> Described {
         code => {
             tracing::debug!(
                 topic = %result.resource_name,
-                error = error_name(code).unwrap_or_default(),
+                error = failure_name(code).unwrap_or_default(),
                 "a topic's configs cannot be read"
             );
             Described::Failed

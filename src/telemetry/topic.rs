@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde::Serialize;
 
 use super::counters::{Counter, SizeHistogram, TimeHistogram};
-use super::kafka_names::error_name;
+use crate::error_code::error_name;
 use crate::inspect::LargestParts;
 use crate::vocabulary::{Action, Codec, Gate, Source};
 

@@ -3,8 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use regex::Regex;
+
+/// Comments and literals.
+static NOT_CODE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r##"(?s)//[^\n]*|r#".*?"#|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'"##).expect("a pattern")
+});
+
+/// What declares a module that is a file of its own.
+static MODULE_FILE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^\s*(?:#\[[^\]]*\]\s*)*(?:pub(?:\([a-z]+\))? )?mod (\w+);").expect("a pattern")
+});
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -53,19 +64,15 @@ fn rust_files(under: &Path, found: &mut Vec<PathBuf>) {
 /// (`#[cfg(test)] mod tests;`).
 fn product_code(path: &Path) -> (String, Vec<PathBuf>) {
     let text = fs::read_to_string(path).expect("a source file");
-    let literal = Regex::new(r##"(?s)//[^\n]*|r#".*?"#|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'"##)
-        .expect("a pattern");
-    let mut rest = literal.replace_all(&text, " ").into_owned();
+    let mut rest = NOT_CODE.replace_all(&text, " ").into_owned();
     let mut of_tests = Vec::new();
     let folder = match path.file_name().and_then(|name| name.to_str()) {
         Some("lib.rs" | "main.rs") => path.parent().expect("a folder").to_owned(),
         _ => path.with_extension(""),
     };
-    let file = Regex::new(r"^\s*(?:#\[[^\]]*\]\s*)*(?:pub(?:\([a-z]+\))? )?mod (\w+);")
-        .expect("a pattern");
     while let Some(at) = rest.find("#[cfg(test)]") {
         let item = rest[at..].strip_prefix("#[cfg(test)]").expect("just found");
-        if let Some(module) = file.captures(item) {
+        if let Some(module) = MODULE_FILE.captures(item) {
             of_tests.push(folder.join(format!("{}.rs", &module[1])));
         }
         let end = at + "#[cfg(test)]".len() + end_of_item(item);

@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{
-    CURRENT, Gathered, Judge, NO_RECORDS, Outcome, PLACE_UNKNOWN, Question, TopicHandle,
-    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
-};
+use super::{CURRENT, Gathered, Judge, NO_RECORDS, Outcome, PLACE_UNKNOWN, Question, TopicHandle};
+use crate::error_code::{UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION};
 use crate::policy::Limit;
 use crate::vocabulary::{Action, Source};
 use crate::wire::produce::FIRST_TOPIC_ID_VERSION;
