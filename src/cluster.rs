@@ -388,19 +388,6 @@ impl Cluster {
         survey::known_facts(topic, self.0.shared.registry.inherited())
     }
 
-    /// A connection of the control plane's own kind, for what is not polled: `check`, `align`.
-    /// `node_id`: `None` is any broker.
-    pub async fn open_link(
-        &self,
-        node_id: Option<i32>,
-        deadline: tokio::time::Instant,
-    ) -> Result<Link, CallError> {
-        match node_id.and_then(|id| self.node_address(id)) {
-            Some(address) => self.0.shared.open(&address, deadline).await,
-            None => self.0.shared.open_any(deadline).await,
-        }
-    }
-
     /// Whoever is to be asked must be known: a session may be quicker than the first refresh.
     async fn meet(&self, node_id: Option<i32>) {
         if let Some(node_id) = node_id.filter(|id| self.node(*id).is_none()) {

@@ -32,6 +32,7 @@ pub use limits::DeepLimits;
 pub use message_set::inspect_message_set;
 pub use near::NearGates;
 pub use record_at::RecordAt;
+pub(crate) use sizes::SIZE_BOUNDS_BYTES;
 pub use sizes::{LargestParts, Sizes, SizesTally};
 
 use limits::Ceilings;
