@@ -1,4 +1,4 @@
-//! What does not go together: the cluster's settings among each other, and with the configuration. Pure.
+//! Finds settings of the cluster that contradict each other, or the configuration. Pure.
 //!
 //! [`facts`] is what was read of the cluster; [`find`] compares it with the configuration, rule by rule;
 //! [`plan`](align::plan) is what would align families. `check --cluster` and `align` print them.

@@ -1,4 +1,4 @@
-//! From one batch and the limits inside it to measures and a finding. Pure: no I/O, no clock, no tokio.
+//! Measures one batch against the limits inside it. Pure: no I/O, no clock, no tokio.
 //!
 //! [`inspect`] climbs a ladder and stops at the first rung that decides: what the header says ([`Proof::Header`]),
 //! what the compressed payload's headers or its bare symbols allow ([`Proof::UpperBound`]), a walk over lengths ([`Proof::Walk`]), a decode

@@ -1,4 +1,4 @@
-//! What a size is compared with, and what follows from it. Pure: knows no sockets and no tokio.
+//! Compares sizes with limits, and writes what follows. Pure: knows no sockets and no tokio.
 //!
 //! [`Policy`] is compiled from the configuration; [`TopicPolicy`] is what it says of one topic;
 //! [`Violation`] is a size over a limit; [`Refusal`] is the violation told to a person.

@@ -1,4 +1,4 @@
-//! What the proxy tells of itself: metrics, the last refusals, logs.
+//! Tells operators about the proxy: metrics, the last refusals, logs.
 //!
 //! Invariants: counting a batch takes no lock and no lookup ([`TopicMetrics`] is resolved once); nothing here grows
 //! with what clients send (topics, software names, refusals and repeated log lines are all bounded); no record

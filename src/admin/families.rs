@@ -1,4 +1,4 @@
-//! What `/api/v1/families` shows.
+//! Serves `/api/v1/families`: families, members and gaps.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! How single values are written: sizes, times, addresses, words, topics. Each type says what it allows,
+//! Reads single values: sizes, times, addresses, words, topics. Each type says what it allows,
 //! reads it from text, and (where it has a form of its own) writes it back.
 //!
 //! Invariant: what `read` accepts needs no further check, but against other keys.

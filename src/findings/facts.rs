@@ -1,4 +1,4 @@
-//! What a cluster says of sizes, as read by `cluster::survey` or as a running proxy knows it. Data only.
+//! Holds a cluster's settings of sizes, as read by `cluster::survey` or as a running proxy knows it. Data only.
 //!
 //! Invariant: a setting's chain is never empty, and its first step is in force.
 

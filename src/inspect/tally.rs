@@ -1,4 +1,4 @@
-//! What is gathered while the records of one batch go by.
+//! Gathers sizes while the records of one batch go by.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! What families do to limits, as [`arithmetic`] has it.
+//! Lowers limits for the sake of families.
 
 mod arithmetic;
 

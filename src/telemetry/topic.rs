@@ -1,4 +1,4 @@
-//! What is counted for one topic, and the bounded set of topics that are counted.
+//! Counts by topic, for a bounded set of topics.
 //!
 //! Invariant: at most `telemetry.topics` topics have a label of their own, and a forgotten topic is never exported
 //! again, whoever still holds its handle.

@@ -1,4 +1,4 @@
-//! How and from which severity on events are logged.
+//! Names the formats and levels of the log.
 
 labelled! {
     /// How log lines look.

@@ -1,4 +1,4 @@
-//! What a family says against itself and its surroundings: circles, and writers that leave nothing.
+//! Finds families that cannot be: circles, and writers that leave nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What families do to limits. A dead letter is the original with more headers, so what a main topic takes must fit
+//! Lowers a main topic's limits to what its family leaves. A dead letter is the original with more headers, so what a main topic takes must fit
 //! each member with headroom to spare.
 //!
 //! Invariant: only members that the configuration names, in families that enforce, move a limit.

@@ -37,6 +37,10 @@ enum Standing {
 impl Judge {
     /// What must be confirmed before anything is refused: that the broker would have judged the batch by its
     /// size at all (topic and partition exist), and that a learned limit is still true.
+    #[expect(
+        clippy::wrong_self_convention,
+        reason = "a list of what is to be confirmed, not a conversion"
+    )]
     pub(super) fn to_confirm(&mut self, frame: &[u8], asked: &Gathered) -> Option<Question> {
         let (to_confirm, fallen) = self.look_at_each(asked);
         if !to_confirm.is_empty() {
