@@ -2,7 +2,6 @@
 //!
 //! Invariant: bad usage and a bad config exit with [`USAGE`], whatever the command.
 
-use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -229,30 +228,4 @@ pub(crate) fn fail_on_mistakes(is_json: bool, errors: &ConfigErrors) -> ExitCode
 pub(crate) fn advice(config: &Config) -> Vec<String> {
     let unknown = config::unknown_variables(&config::process_env());
     config.advice().into_iter().chain(unknown).collect()
-}
-
-/// One row of a [`table`].
-pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
-    cells.map(str::to_owned).to_vec()
-}
-
-/// Rows as columns, two spaces between them.
-pub(crate) fn table(rows: &[Vec<String>]) -> String {
-    let mut widths: Vec<usize> = Vec::new();
-    for row in rows {
-        widths.resize(widths.len().max(row.len()), 0);
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(line, "{cell:<width$}  ");
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }

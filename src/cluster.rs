@@ -44,7 +44,7 @@ use crate::net::Connector;
 
 pub use alter::{Alteration, NotAltered};
 pub use call_error::CallError;
-pub use limits::{CompressionType, LearnedLimit, Origin, TopicLimit};
+pub use limits::{LearnedLimit, Origin, TopicLimit};
 pub use link::Link;
 pub use registry::Node;
 pub use status::Status;
@@ -386,19 +386,6 @@ impl Cluster {
     /// What is known of a topic's settings, without asking.
     pub fn known_facts(&self, topic: &Topic) -> crate::findings::TopicFacts {
         survey::known_facts(topic, self.0.shared.registry.inherited())
-    }
-
-    /// A connection of the control plane's own kind, for what is not polled: `check`, `align`.
-    /// `node_id`: `None` is any broker.
-    pub async fn open_link(
-        &self,
-        node_id: Option<i32>,
-        deadline: tokio::time::Instant,
-    ) -> Result<Link, CallError> {
-        match node_id.and_then(|id| self.node_address(id)) {
-            Some(address) => self.0.shared.open(&address, deadline).await,
-            None => self.0.shared.open_any(deadline).await,
-        }
     }
 
     /// Whoever is to be asked must be known: a session may be quicker than the first refresh.

@@ -28,12 +28,14 @@ mod yaml;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+pub use crate::patterns::{MAIN, NamePattern, TopicPattern};
 pub use claim::{
     ClaimCheck, ClaimKey, Fallback, Offload, Redeem, StoreFailure, StoreOption, Unredeemed,
 };
-pub use clients::{Clients, NamePattern};
+pub use clients::Clients;
 pub use governed::{Bounds, Codecs, Compression, TopicConfig};
 pub use ignore::Ignore;
 pub(crate) use ignore::ignore;
@@ -44,10 +46,11 @@ pub use raw::known_keys;
 pub use reload::{Reload, reload};
 pub(crate) use render::ranges;
 pub(crate) use scalars::{any_size, duration, size, size_text};
-pub use topics::MAIN;
 pub use variables::unknown_variables;
 
+use crate::families;
 use crate::vocabulary::{Action, ErrorCode, Gate, labelled};
+pub use crate::vocabulary::{LogFormat, LogLevel};
 
 /// Reads the configuration: defaults, under the file at `path` (if any), under the environment
 /// (`SIZEGATE__LISTENER__BIND`, comma-separated lists), under the command line.
@@ -383,17 +386,6 @@ pub struct Rule {
     pub remedy: Option<String>,
 }
 
-/// How a rule names topics.
-#[derive(Debug, Clone, PartialEq)]
-pub enum TopicPattern {
-    /// The name itself.
-    Exact(String),
-    /// `*` and `?`, as written in the config.
-    Glob(String),
-    /// `/regex/`, without its slashes; anchored at both ends.
-    Regex(String),
-}
-
 /// Topics whose limits are kept aligned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Families {
@@ -403,6 +395,20 @@ pub struct Families {
     pub headroom_bytes: u64,
     /// The configured ones.
     pub members: Vec<Family>,
+}
+
+impl Families {
+    /// The families among the topics that exist. Give no internal topics: they would be proposed by their names.
+    pub fn among<'a>(&self, topics: impl IntoIterator<Item = &'a Arc<str>>) -> families::Families {
+        let declared = self.members.iter().map(|family| families::Declared {
+            main: &family.main,
+            retry: &family.retry,
+            dead_letter: &family.dead_letter,
+            enforce: family.enforce,
+            writer_max_bytes: family.writer_max_request_size.number(),
+        });
+        families::Families::among(declared, self.detect, self.headroom_bytes, topics)
+    }
 }
 
 /// One main topic with its retry and dead-letter topics.
@@ -441,30 +447,4 @@ pub struct Telemetry {
     pub log: LogFormat,
     /// The least severe events that are logged.
     pub log_level: LogLevel,
-}
-
-labelled! {
-    /// How log lines look.
-    LogFormat {
-        /// `key=value` text.
-        Text = "text",
-        /// One JSON object per line.
-        Json = "json",
-    }
-}
-
-labelled! {
-    /// How severe an event must be to be logged.
-    LogLevel {
-        /// What needs someone now.
-        Error = "error",
-        /// What should be looked at; refusals.
-        Warn = "warn",
-        /// Start, stop, reloads, connections refused.
-        Info = "info",
-        /// Each connection.
-        Debug = "debug",
-        /// Each request.
-        Trace = "trace",
-    }
 }

@@ -1,4 +1,4 @@
-//! Who would refuse a record of given sizes first, and why: the client, sizegate, the broker, or nobody but the
+//! Tells who would refuse a record of given sizes first, and why: the client, sizegate, the broker, or nobody but the
 //! consumer's memory. Pure: `sizegate explain` and `POST /api/v1/explain` show the same.
 //!
 //! Invariant: sizes are Kafka's own arithmetic, exact for what was asked; what is not known is said to be unknown and

@@ -1,4 +1,4 @@
-//! From one batch and the limits inside it to measures and a finding. Pure: no I/O, no clock, no tokio.
+//! Measures one batch against the limits inside it. Pure: no I/O, no clock, no tokio.
 //!
 //! [`inspect`] climbs a ladder and stops at the first rung that decides: what the header says ([`Proof::Header`]),
 //! what the compressed payload's headers or its bare symbols allow ([`Proof::UpperBound`]), a walk over lengths ([`Proof::Walk`]), a decode
@@ -17,6 +17,7 @@ mod effort;
 mod limits;
 mod message_set;
 mod near;
+mod record_at;
 mod sizes;
 mod tally;
 
@@ -24,13 +25,14 @@ use std::ops::ControlFlow;
 
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordError, is_crc_right, walk_records};
 use crate::codec::{DecodeError, Decoders};
-use crate::policy::{RecordAt, Size};
-use crate::vocabulary::{Codec, Gate};
+use crate::vocabulary::{Codec, Gate, Size};
 
 pub use effort::{Effort, decode_time, expected_decode_bytes};
 pub use limits::DeepLimits;
 pub use message_set::inspect_message_set;
 pub use near::NearGates;
+pub use record_at::RecordAt;
+pub(crate) use sizes::SIZE_BOUNDS_BYTES;
 pub use sizes::{LargestParts, Sizes, SizesTally};
 
 use limits::Ceilings;

@@ -1,4 +1,4 @@
-//! What a size is compared with, and what follows from it. Pure: knows no sockets and no tokio.
+//! Compares sizes with limits, and writes what follows. Pure: knows no sockets and no tokio.
 //!
 //! [`Policy`] is compiled from the configuration; [`TopicPolicy`] is what it says of one topic;
 //! [`Violation`] is a size over a limit; [`Refusal`] is the violation told to a person.
@@ -12,6 +12,7 @@
 
 mod clients;
 mod codecs;
+mod error_code;
 pub mod families;
 mod library;
 mod linger;
@@ -24,13 +25,18 @@ mod violation;
 
 pub use clients::{Client, ClientRules};
 pub use codecs::{CodecRule, Refused as CodecRefused, setting_for};
+pub use error_code::error_code;
 pub use library::Library;
 pub use linger::{Arrival, LingerWatch, SentBatch, Suspect};
 pub use loops::{LoopDetector, ResendKey};
+pub(crate) use refusal::batch_of;
 pub use refusal::{Blame, Place, Refusal};
-pub(crate) use refusal::{batch_of, grouped};
-pub(crate) use rules::LIMITS;
 pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
 pub use stuck::{Consumer, LARGE_BYTES, LargeServed, Pass, StuckWatch, Visits};
 pub use topic_config::{Change, GovernedKey, Manner, Value};
-pub use violation::{BatchFacts, Limit, MemberLimit, RecordAt, Size, Violation};
+pub use violation::{BatchFacts, Violation};
+
+pub use crate::inspect::RecordAt;
+pub use crate::vocabulary::{Limit, MemberLimit, Size};
+
+use crate::vocabulary::LIMITS;

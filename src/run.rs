@@ -75,7 +75,7 @@ pub fn run(config: Config, options: RunOptions) -> Result<(), StartError> {
     let workers = start_workers(options.workers)?;
     let main = Builder::new_current_thread().enable_all().build()?;
     let ended = main.block_on(serve(config, options, workers));
-    // What still computes, a reload or a response of the admin server, is nobody's any more.
+    // What still computes, a reload or a response of the admin server, has no owner left.
     main.shutdown_background();
     ended
 }

@@ -1,4 +1,4 @@
-//! What the proxy tells of itself: metrics, the last refusals, logs.
+//! Tells operators about the proxy: metrics, the last refusals, logs.
 //!
 //! Invariants: counting a batch takes no lock and no lookup ([`TopicMetrics`] is resolved once); nothing here grows
 //! with what clients send (topics, software names, refusals and repeated log lines are all bounded); no record
@@ -15,21 +15,19 @@ mod observations;
 mod observed;
 mod refusals;
 mod text;
-mod timestamp;
 mod topic;
 
 pub use claims::{ClaimCounts, ClaimMetrics};
 pub use clients::{ClientConnection, ClientView, Clients};
 pub use counters::{Counter, SizeBucket, SizeDistribution, SizeHistogram, TimeHistogram};
 pub use families::{FamilyFit, Known};
-pub use kafka_names::{api_name, error_name};
+pub use kafka_names::api_name;
 pub use metrics::Metrics;
 pub use observations::{Observation, Observations, Seen};
 pub use observed::{
     FetchSetting, Lingering, OVERSIZED_NOTE, Observed, OversizedFetch, Peer, Stuck, stuck_note,
 };
 pub use refusals::{BrokerRefusal, RefusalQuery, RefusalRecord, Refusals, Refused};
-pub use timestamp::rfc3339;
 pub use topic::{
     BatchCounts, CodecMetrics, GateCounts, LargestSizes, LastSizes, OTHER, TopicMetrics,
 };

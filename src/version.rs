@@ -1,4 +1,4 @@
-//! What this binary was built from: `--version` and the `build_info` metric say it.
+//! Names what this binary was built from: `--version` and the `build_info` metric say it.
 
 /// The version in `Cargo.toml`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,7 +1,5 @@
 //! The product's vocabulary as types. One word per thing: the same label stands in config keys, metric
-//! labels, log fields and error text.
-
-use std::fmt;
+//! labels, log fields and error text. Invariant: depends on no other module.
 
 /// Declares an enum whose every variant has one fixed label.
 macro_rules! labelled {
@@ -25,8 +23,8 @@ macro_rules! labelled {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.label())
             }
         }
@@ -39,6 +37,16 @@ macro_rules! labelled {
     };
 }
 pub(crate) use labelled;
+
+mod compression;
+mod finding_rule;
+mod limit;
+mod log;
+
+pub use compression::{Codec, CompressionType};
+pub use finding_rule::FindingRule;
+pub use limit::{LIMITS, Limit, MemberLimit, Size};
+pub use log::{LogFormat, LogLevel};
 
 labelled! {
     /// A place where a size is compared with a limit.
@@ -145,35 +153,5 @@ labelled! {
         PolicyViolation = "POLICY_VIOLATION",
         /// 87.
         InvalidRecord = "INVALID_RECORD",
-    }
-}
-
-labelled! {
-    /// Compression of a record batch: bits 0–2 of its attributes.
-    Codec {
-        /// 0
-        None = "none",
-        /// 1
-        Gzip = "gzip",
-        /// 2
-        Snappy = "snappy",
-        /// 3
-        Lz4 = "lz4",
-        /// 4
-        Zstd = "zstd",
-    }
-}
-
-impl Codec {
-    /// The codec in the attributes of a batch (or a magic 0/1 message); `None` for the ids 5–7.
-    pub const fn from_attributes(attributes: i16) -> Option<Self> {
-        match attributes & 0x07 {
-            0 => Some(Self::None),
-            1 => Some(Self::Gzip),
-            2 => Some(Self::Snappy),
-            3 => Some(Self::Lz4),
-            4 => Some(Self::Zstd),
-            _ => None,
-        }
     }
 }

@@ -1,8 +1,9 @@
-//! What `/api/v1/families` shows.
+//! Serves `/api/v1/families`: families, members and gaps.
 
 use serde::Serialize;
 
-use crate::policy::families::{Alignment, Gap, Holder, MemberKind, Membership};
+use crate::families::{Alignment, MemberKind, Membership};
+use crate::policy::families::{Gap, Holder};
 use crate::vocabulary::Gate;
 
 /// One family.

@@ -2,9 +2,9 @@
 
 use std::time::SystemTime;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use crate::telemetry::rfc3339;
+use crate::text::as_rfc3339;
 
 /// How the process fares.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,8 +60,4 @@ pub struct ReloadView {
     pub error: Option<String>,
     /// Keys that changed and are in force only after a restart.
     pub needs_restart: Vec<String>,
-}
-
-fn as_rfc3339<S: Serializer>(at: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&rfc3339(*at))
 }

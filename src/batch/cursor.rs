@@ -1,4 +1,4 @@
-//! Where the parts of each record stand, in records that lie in memory as a whole.
+//! Yields where the parts of each record stand, in records that lie in memory as a whole.
 //!
 //! Reads as a consumer reads (`DefaultRecord.readFrom(ByteBuffer)`): a record's fields must add up to its declared
 //! length, and nothing may follow the last one. Every range that comes out lies within the records it was read from.

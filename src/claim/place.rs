@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::ticket::Digest;
 use super::ticket::ObjectForm;
-use crate::telemetry::rfc3339;
+use crate::text::rfc3339;
 use crate::vocabulary::labelled;
 
 /// The most bytes of a name that is kept readable: what a Kafka topic's name has at most, and a file system takes.

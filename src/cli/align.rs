@@ -7,12 +7,12 @@ use clap::Args;
 use serde_json::json;
 
 use super::check::Output;
-use super::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, print, row, table};
+use super::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, print};
 use crate::cluster::{Alteration, CallError, Cluster, NotAltered, Wanted};
 use crate::config::{Config, TopicPattern};
 use crate::findings::align::{Change, Plan, plan};
 use crate::findings::{ClusterFacts, Commands, Comparison, Resource};
-use crate::policy::grouped;
+use crate::text::{grouped, row, table};
 
 /// How often and how long what was set is read back: brokers agree on a change within a second.
 const READ_BACK: (u32, std::time::Duration) = (20, std::time::Duration::from_millis(250));

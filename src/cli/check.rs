@@ -9,11 +9,12 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::{ConfigArgs, FINE, USAGE, print, print_mistakes, row, table};
+use super::{ConfigArgs, FINE, USAGE, print, print_mistakes};
 use crate::config::{
     self, Advertise, Clients, Config, ConfigErrors, Family, Ignore, Limits, NamePattern, Rule,
     TopicPattern, size_text,
 };
+use crate::text::{row, table};
 
 /// Where [`rule_row`] says which clients a rule is for.
 const CLIENTS_COLUMN: usize = 2;

@@ -15,7 +15,6 @@ use crate::cluster::{Cluster, Wanted};
 use crate::config::Config;
 use crate::explain::{Explanation, Facts, Question, explain};
 use crate::findings::{ClusterFacts, Commands, Comparison, TopicFacts};
-use crate::policy::families::Families;
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
@@ -193,7 +192,7 @@ fn usable(question: &Question) -> Result<(), String> {
 
 /// The topic, its family's topics, those of the families that it is a member of, and of the families that these have.
 fn relatives(config: &Config, topics: &[Arc<str>], topic: &str) -> Vec<String> {
-    let families = Families::among(&config.families, topics);
+    let families = config.families.among(topics);
     let mut names = BTreeSet::from([topic.to_owned()]);
     let mains = families.of_member(topic);
     names.extend(mains.map(|family| family.main.to_string()));

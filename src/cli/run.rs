@@ -41,7 +41,7 @@ pub fn run(args: RunArgs) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let log_level = match log::init(&config.telemetry) {
+    let log_level = match log::init(config.telemetry.log, config.telemetry.log_level) {
         Ok(level) => level,
         Err(error) => {
             eprintln!("sizegate: {error}");

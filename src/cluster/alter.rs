@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Cluster;
 use super::call_error::CallError;
 use super::describe::PAGE;
-use super::responses::error_name;
+use super::responses::failure_name;
 use super::survey::{CALL_DEADLINE, FORBIDDEN, OPEN_DEADLINE, RESOURCE_TOPIC};
 
 /// `AlterConfigOp.OpType.SET`
@@ -91,7 +91,7 @@ impl Cluster {
                     Some(response) => (response.error_code, response.error_message.as_ref()),
                     None => (-1, None),
                 };
-                if let Some(error) = error_name(code) {
+                if let Some(error) = failure_name(code) {
                     let words = words.map(|words| format!(": {words}")).unwrap_or_default();
                     failed.push(NotAltered {
                         topic: (*topic).to_owned(),

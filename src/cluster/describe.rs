@@ -12,15 +12,15 @@ use kafka_protocol::protocol::StrBytes;
 use tokio::time::Instant;
 
 use super::call_error::CallError;
-use super::limits::{CompressionType, LearnedLimit, Origin};
+use super::limits::{LearnedLimit, Origin};
 use super::link::Link;
 use super::registry::Registry;
-use super::responses::{
-    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
-    error_name,
-};
+use super::responses::failure_name;
 use super::topic::{Reading, Topic};
-use crate::vocabulary::Codec;
+use crate::error_code::{
+    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+};
+use crate::vocabulary::CompressionType;
 
 /// Topics in one request: the response stays under 1 MiB.
 pub(super) const PAGE: usize = 500;
@@ -109,7 +109,7 @@ fn outcome(result: &DescribeConfigsResult) -> Described {
         code => {
             tracing::debug!(
                 topic = %result.resource_name,
-                error = error_name(code).unwrap_or_default(),
+                error = failure_name(code).unwrap_or_default(),
                 "a topic's configs cannot be read"
             );
             Described::Failed
@@ -154,16 +154,9 @@ fn set(reading: &mut Reading, config: &str, value: Option<&str>, origin: Origin)
         SEGMENT_BYTES => reading.segment_bytes = limit(),
         MAX_DECOMPRESSED_MESSAGE_BYTES => reading.max_decompressed_message_bytes = limit(),
         COMPRESSION_TYPE => {
-            reading.compression_type = compression(value).map(|compression| (compression, origin));
+            reading.compression_type =
+                CompressionType::from_label(value).map(|compression| (compression, origin));
         }
         _ => {}
-    }
-}
-
-pub(super) fn compression(value: &str) -> Option<CompressionType> {
-    match value {
-        "producer" => Some(CompressionType::Producer),
-        "uncompressed" => Some(CompressionType::Stored(Codec::None)),
-        other => Codec::from_label(other).map(CompressionType::Stored),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
-use crate::vocabulary::{Codec, Source};
+use crate::vocabulary::{Codec, CompressionType, Source};
 
 /// Where a learned value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,15 +27,6 @@ pub struct LearnedLimit {
     pub bytes: u64,
     /// Where it comes from.
     pub origin: Origin,
-}
-
-/// A topic's `compression.type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CompressionType {
-    /// Batches are stored as they come.
-    Producer,
-    /// Batches are stored by this codec (`uncompressed` is [`Codec::None`]); the rewritten batch must fit too.
-    Stored(Codec),
 }
 
 /// One topic's limits as one broker applies them, at one moment. `None`: not read, or the broker has no such config.

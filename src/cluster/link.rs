@@ -122,7 +122,7 @@ impl Link {
             .await?;
         let metadata =
             Metadata::check(body, version).map_err(|what| self.malformed(api, what, ""))?;
-        match responses::error_name(metadata.error_code()) {
+        match responses::failure_name(metadata.error_code()) {
             None => Ok(metadata),
             Some(error) => Err(self.refused(api, error)),
         }
@@ -166,7 +166,7 @@ impl Link {
         }
         let (error_code, versions) = responses::read_api_versions(&body, version)
             .map_err(|what| self.malformed(api, what, ""))?;
-        if let Some(error) = responses::error_name(error_code) {
+        if let Some(error) = responses::failure_name(error_code) {
             return Err(self.refused(api, error));
         }
         self.versions = versions;

@@ -21,9 +21,10 @@ use super::control_plane::ControlPlane;
 use super::describe::{self, Described};
 use super::link::Link;
 use super::registry::{Key, Word};
-use super::responses::{METADATA_BY_ID, TOPIC_AUTHORIZATION_FAILED};
+use super::responses::METADATA_BY_ID;
 use super::topic::Topic;
 use crate::config::HostPort;
+use crate::error_code::TOPIC_AUTHORIZATION_FAILED;
 
 /// A connection that nobody used for so long is closed, before the broker does it (10 minutes by default).
 const IDLE: Duration = Duration::from_secs(120);

@@ -14,8 +14,9 @@ use super::call_error::CallError;
 use super::control_plane::ControlPlane;
 use super::describe::{self, Described};
 use super::link::Link;
-use super::responses::{METADATA_BY_ID, TOPIC_AUTHORIZATION_FAILED};
+use super::responses::METADATA_BY_ID;
 use super::topic::Topic;
+use crate::error_code::TOPIC_AUTHORIZATION_FAILED;
 
 /// For one call of a refresh: a list of a million partitions takes seconds.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);

@@ -4,11 +4,14 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use kafka_protocol::error::ResponseError;
 use uuid::Uuid;
 
 use super::registry::TopicSeen;
 use crate::config::HostPort;
+use crate::error_code::{
+    INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION, error_name,
+};
 use crate::wire::{Malformed, Reader, Reason};
 
 /// v10 brings topic ids (Kafka 2.8), v12 look-ups by id; the newest is Kafka 4.4's.
@@ -17,17 +20,12 @@ pub(super) const METADATA_VERSIONS: (i16, i16) = (10, 13);
 /// First version that can ask for a topic by its id alone.
 pub(super) const METADATA_BY_ID: i16 = 12;
 
-pub(super) const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
-pub(super) const INVALID_TOPIC: i16 = 17;
-pub(super) const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
-pub(super) const CLUSTER_AUTHORIZATION_FAILED: i16 = 31;
-pub(super) const ILLEGAL_SASL_STATE: i16 = 34;
-const UNSUPPORTED_VERSION: i16 = 35;
-pub(super) const UNKNOWN_TOPIC_ID: i16 = 100;
-
-/// An error code's name in the protocol, such as `TopicAuthorizationFailed`; `None` for 0.
-pub(super) fn error_name(code: i16) -> Option<String> {
-    ResponseError::try_from_code(code).map(|error| format!("{error:?}"))
+/// An error code's name, such as `TOPIC_AUTHORIZATION_FAILED`; `None` for 0.
+pub(super) fn failure_name(code: i16) -> Option<String> {
+    match error_name(code) {
+        "other" => Some(format!("error code {code}")),
+        name => (code != 0).then(|| name.to_owned()),
+    }
 }
 
 /// A broker that does not know our ApiVersions responses in v0 with this code.
@@ -80,7 +78,7 @@ impl<'a> TopicEntry<'a> {
     pub(super) fn observation(&self) -> Option<TopicSeen<'a>> {
         match self.error_code {
             UNKNOWN_TOPIC_OR_PARTITION
-            | INVALID_TOPIC
+            | INVALID_TOPIC_EXCEPTION
             | TOPIC_AUTHORIZATION_FAILED
             | UNKNOWN_TOPIC_ID => None,
             code => Some(TopicSeen {

@@ -7,9 +7,10 @@ use tokio::time::Instant;
 
 use super::call_error::CallError;
 use super::link::Link;
-use super::responses::{ILLEGAL_SASL_STATE, error_name};
+use super::responses::failure_name;
 use super::scram::{ClientFirst, Hash};
 use crate::config::{Sasl, SaslMechanism};
+use crate::error_code::ILLEGAL_SASL_STATE;
 
 /// Authenticates the link. Returns the session's lifetime in ms, 0 for ever.
 pub(super) async fn authenticate(
@@ -35,7 +36,7 @@ async fn handshake(link: &mut Link, sasl: &Sasl, deadline: Instant) -> Result<()
     let request =
         SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str(mechanism));
     let response = link.call_now(&request, deadline).await?;
-    match error_name(response.error_code) {
+    match failure_name(response.error_code) {
         None => Ok(()),
         Some(_) if response.error_code == ILLEGAL_SASL_STATE => Err(link.authentication_failed(
             "this listener queries for no SASL, but cluster.admin.sasl is set".to_owned(),
@@ -79,7 +80,7 @@ async fn send(
 ) -> Result<(String, i64), CallError> {
     let request = SaslAuthenticateRequest::default().with_auth_bytes(Bytes::from(token));
     let response = link.call_now(&request, deadline).await?;
-    if let Some(error) = error_name(response.error_code) {
+    if let Some(error) = failure_name(response.error_code) {
         let words = response
             .error_message
             .map_or(error, |text| text.to_string());

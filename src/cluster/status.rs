@@ -1,4 +1,4 @@
-//! How the control plane fares, for people, health checks and metrics.
+//! Reports how the control plane fares, for people, health checks and metrics.
 //!
 //! Invariant: a condition is logged when it begins, when it changes and when it ends, not while it lasts.
 

@@ -21,12 +21,12 @@ use tokio::time::Instant;
 use super::call_error::CallError;
 use super::describe::PAGE;
 use super::link::Link;
-use super::responses::{
-    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
-    error_name,
-};
+use super::responses::failure_name;
 use super::{Cluster, control_plane::ControlPlane};
 use crate::config::HostPort;
+use crate::error_code::{
+    CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+};
 use crate::findings::{BrokerFacts, ClusterFacts, Commands, Resource, TopicFacts, Unseen};
 use settings::{BROKER_KEYS, SOCKET_REQUEST_MAX_BYTES, TOPIC_KEYS, fill, fill_broker};
 
@@ -212,7 +212,7 @@ async fn describe_topics(
                 // Deleted since it was listed.
                 UNKNOWN_TOPIC_OR_PARTITION => {}
                 code if FORBIDDEN.contains(&code) => forbidden.push(topic.name.clone()),
-                code => failed.push((topic.name.clone(), error_name(code).unwrap_or_default())),
+                code => failed.push((topic.name.clone(), failure_name(code).unwrap_or_default())),
             }
         }
     }
@@ -280,7 +280,7 @@ async fn describe_brokers(
                 what: format!(
                     "the settings of broker {node_id} could not be read: {}",
                     result
-                        .and_then(|result| error_name(result.error_code))
+                        .and_then(|result| failure_name(result.error_code))
                         .unwrap_or_default()
                 ),
                 grant: None,

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::limits::{
-    BatchCell, CompressionCell, CompressionType, LearnedLimit, LimitCell, MomentCell, Origin,
-    TopicLimit, batch_limit,
+    BatchCell, CompressionCell, LearnedLimit, LimitCell, MomentCell, Origin, TopicLimit,
+    batch_limit,
 };
 use super::registry::Node;
-use crate::vocabulary::Source;
+use crate::vocabulary::{CompressionType, Source};
 
 /// One topic of the cluster. Sessions keep it and look at [`Topic::is_retired`] now and then.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What headers alone say of a payload's decoded size.
+//! Bounds a payload's decoded size by its headers alone.
 //!
 //! A bound is a proof only because the reader enforces it. Snappy and zstd declare sizes that their decoders
 //! refuse to miss, so a payload that decodes at all decodes to just that (zstd's not always: `zstd.rs`); lz4 and zstd

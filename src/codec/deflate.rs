@@ -1,4 +1,4 @@
-//! How many bytes a deflate stream (RFC 1951) holds, without making them: its symbols are read, their lengths added.
+//! Counts the bytes that a deflate stream (RFC 1951) holds, without making them: its symbols are read, their lengths added.
 //!
 //! No window, no output, no checksum: about half of what decoding costs (benches/README.md). Invariant: a stream that decodes at all decodes
 //! to just the bytes counted here. Whether it does (distances that reach too far back, checksums) is not looked at;

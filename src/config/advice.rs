@@ -1,4 +1,4 @@
-//! What is allowed and most likely not meant, or known to hurt. `check` prints it; `run` logs it.
+//! Advises on what is allowed and most likely not meant, or known to hurt. `check` prints it; `run` logs it.
 
 use super::{Advertise, BatchLimit, Config, Limits, SaslMechanism, size_text};
 use crate::batch::BATCH_HEADER_BYTES;

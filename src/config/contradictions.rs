@@ -1,4 +1,4 @@
-//! What keys say against each other: each right by itself, wrong together.
+//! Finds keys that contradict each other: each right by itself, wrong together.
 //!
 //! Invariant: a [`Config`] in which nothing is found here can be run as it says.
 

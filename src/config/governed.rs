@@ -3,8 +3,6 @@
 //!
 //! Invariant: in a [`Config`](super::Config) no bound is empty and no list is: each can be kept.
 
-use std::fmt;
-
 use serde_json::{Map, Value, json};
 
 use super::mistakes::{Report, below};

@@ -2,7 +2,7 @@
 
 use super::TopicPattern;
 use super::scalars::Scalar;
-use crate::findings::FindingRule;
+use crate::vocabulary::FindingRule;
 
 /// A finding that is acknowledged.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, one line each: where, which key, what is allowed.
+//! Lists a configuration's mistakes, one line each: where, which key, what is allowed.
 //!
 //! Invariant: no text here ever holds the value of a secret, and a value that cannot be read is shown as it was
 //! written, not as what its `${VAR}` stood for.

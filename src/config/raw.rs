@@ -24,8 +24,7 @@ use super::{
     SaslMechanism, TopicPattern,
 };
 use crate::claim::{Layout, StoreUri};
-use crate::findings::FindingRule;
-use crate::vocabulary::{Action, Codec, ErrorCode};
+use crate::vocabulary::{Action, Codec, ErrorCode, FindingRule};
 
 /// Declares a section: a struct whose every field may be left out.
 macro_rules! section {

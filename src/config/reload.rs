@@ -1,4 +1,4 @@
-//! What a changed configuration may change in a running process, and what needs a restart.
+//! Tells what a changed configuration may change in a running process, and what needs a restart.
 //!
 //! Invariant: [`Reload::config`] differs from the old configuration in live keys only.
 

@@ -1,4 +1,4 @@
-//! How single values are written: sizes, times, addresses, words, topics. Each type says what it allows,
+//! Reads single values: sizes, times, addresses, words, topics. Each type says what it allows,
 //! reads it from text, and (where it has a form of its own) writes it back.
 //!
 //! Invariant: what `read` accepts needs no further check, but against other keys.
@@ -15,9 +15,7 @@ pub(crate) use amounts::{any_size, duration, size, size_text};
 use super::claim::{StoreFailure, Unredeemed};
 use super::{Compression, Decode, LogFormat, LogLevel, Mode, SaslMechanism};
 use crate::claim::{Layout, StoreUri};
-use crate::findings::FindingRule;
-use crate::policy::LIMITS;
-use crate::vocabulary::{Action, Codec, ErrorCode};
+use crate::vocabulary::{Action, Codec, ErrorCode, FindingRule, LIMITS};
 
 /// A value written as one piece of text.
 pub(super) trait Scalar: Sized {

@@ -1,100 +1,9 @@
-//! How topics are named in rules and families: exactly, by glob, or by `/regex/`.
+//! Reads how rules and families name topics.
 //!
 //! Invariant: every [`TopicPattern`] in a [`Config`](super::Config) compiles.
 
-use regex::Regex;
-
-use super::TopicPattern;
 use super::scalars::Scalar;
-
-/// Kafka's own bound (`Topic.MAX_NAME_LENGTH`).
-const LONGEST_NAME: usize = 249;
-
-/// Stands for the main topic's name in the names of its family.
-pub const MAIN: &str = "{main}";
-
-impl TopicPattern {
-    /// The pattern as a regular expression, anchored at both ends. Only a family's may hold [`MAIN`]:
-    /// give the main topic's name there.
-    pub fn to_regex(&self, main: Option<&str>) -> String {
-        let filled = |text: &str| match main {
-            Some(main) => text.replace(&regex::escape(MAIN), &regex::escape(main)),
-            None => text.to_owned(),
-        };
-        match self {
-            Self::Exact(name) => format!("^{}$", filled(&regex::escape(name))),
-            Self::Glob(glob) => {
-                let escaped = filled(&regex::escape(glob));
-                format!("^{}$", escaped.replace(r"\*", ".*").replace(r"\?", "."))
-            }
-            Self::Regex(source) => {
-                let source = match main {
-                    Some(main) => source.replace(MAIN, &regex::escape(main)),
-                    None => source.clone(),
-                };
-                format!("^(?:{source})$")
-            }
-        }
-    }
-
-    /// The pattern as it is written in the config.
-    pub fn text(&self) -> String {
-        match self {
-            Self::Exact(text) | Self::Glob(text) => text.clone(),
-            Self::Regex(source) => format!("/{source}/"),
-        }
-    }
-
-    /// Whether it matches `topic`. Compiles the pattern: for what a person runs, never for what a peer can ask for.
-    pub(crate) fn matches(&self, topic: &str) -> bool {
-        match self {
-            Self::Exact(name) => name == topic,
-            pattern => Regex::new(&pattern.to_regex(None)).is_ok_and(|regex| regex.is_match(topic)),
-        }
-    }
-
-    fn parse(text: &str, main: Option<&str>) -> Result<Self, String> {
-        if let Some(source) = text
-            .strip_prefix('/')
-            .and_then(|rest| rest.strip_suffix('/'))
-        {
-            let pattern = Self::Regex(source.to_owned());
-            return match Regex::new(&pattern.to_regex(main)) {
-                Ok(_) if source.is_empty() => Err("the expression is empty".to_owned()),
-                Ok(_) => Ok(pattern),
-                // The first lines of the error draw the pattern; the last says what is wrong.
-                Err(error) => Err(last_line(&error.to_string())),
-            };
-        }
-        let name = if main.is_some() {
-            text.replace(MAIN, "")
-        } else {
-            text.to_owned()
-        };
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '*' | '?');
-        if let Some(other) = name.chars().find(|c| !legal(*c)) {
-            return Err(format!("a topic's name has no `{}`", other.escape_debug()));
-        }
-        if text.is_empty() || text.len() > LONGEST_NAME || text == "." || text == ".." {
-            return Err(String::new());
-        }
-        Ok(if text.contains(['*', '?']) {
-            Self::Glob(text.to_owned())
-        } else {
-            Self::Exact(text.to_owned())
-        })
-    }
-}
-
-fn last_line(error: &str) -> String {
-    error
-        .lines()
-        .last()
-        .unwrap_or_default()
-        .trim()
-        .trim_start_matches("error: ")
-        .to_owned()
-}
+use crate::patterns::TopicPattern;
 
 impl Scalar for TopicPattern {
     fn allowed() -> String {
@@ -124,6 +33,8 @@ impl Scalar for MemberPattern {
 
 #[cfg(test)]
 mod tests {
+    use regex::Regex;
+
     use super::*;
 
     #[test]

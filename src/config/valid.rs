@@ -22,7 +22,7 @@ use super::{
     Limits, Listener, LogFormat, LogLevel, Mode, NamePattern, Origin, Rule, Telemetry,
     TopicPattern,
 };
-use crate::findings::FindingRule;
+use crate::vocabulary::FindingRule;
 use crate::vocabulary::{Action, DEFAULT_MAX_REQUEST_SIZE, ErrorCode};
 
 const MIB: u64 = 1024 * 1024;

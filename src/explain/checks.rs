@@ -1,7 +1,5 @@
 //! Every place on a record's way where a size is compared: whose, with which limit, from where, and the outcome.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use super::clients::{BUFFER_MEMORY, DEFAULT_BUFFER_MEMORY, own_limit};
@@ -11,7 +9,8 @@ use crate::findings::{
     COMPRESSION_TYPE, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting,
     TopicFacts,
 };
-use crate::policy::{Library, TopicPolicy, grouped};
+use crate::policy::{Library, TopicPolicy};
+use crate::text::grouped;
 use crate::vocabulary::{Action, Codec, Gate, labelled};
 
 /// What the Java consumer asks of one partition unless it says otherwise: soft.

@@ -1,15 +1,14 @@
 //! The limits of ours that are in force for a topic, each with every number that it was chosen from.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use super::checks::SOCKET_REQUEST_MAX_BYTES;
 use super::{Facts, Question};
 use crate::config::InsideLimit;
 use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting, SettingSource, TopicFacts};
-use crate::policy::{CodecRule, LIMITS, Learned, Limit, MemberLimit, TopicPolicy, grouped};
-use crate::vocabulary::{Gate, Source, labelled};
+use crate::policy::{CodecRule, Learned, Limit, MemberLimit, TopicPolicy};
+use crate::text::grouped;
+use crate::vocabulary::{Gate, LIMITS, Source, labelled};
 
 labelled! {
     /// What part a number plays for a limit.

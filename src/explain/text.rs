@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use super::checks::{Check, Outcome, Party};
 use super::{EstimatedRecord, Explanation, Question};
-use crate::cli::{row, table};
-use crate::policy::grouped;
+use crate::text::{grouped, row, table};
 use crate::vocabulary::Gate;
 
 /// The response in a sentence or two.

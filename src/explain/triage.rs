@@ -3,8 +3,6 @@
 
 mod families;
 
-use std::fmt;
-
 use serde::Serialize;
 
 use self::families::{Fit, joined};
@@ -16,7 +14,8 @@ use super::{EstimatedRecord, Facts, Question};
 use crate::findings::{
     Commands, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES, side_kind,
 };
-use crate::policy::{Library, Limit, TopicPolicy, grouped, setting_for};
+use crate::policy::{Library, Limit, TopicPolicy, setting_for};
+use crate::text::grouped;
 use crate::vocabulary::{ErrorCode, Gate, Source, labelled};
 
 labelled! {

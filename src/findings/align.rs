@@ -11,8 +11,8 @@ use super::{
     ClusterFacts, Comparison, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES, SEGMENT_BYTES,
     Setting, SettingSource, TopicFacts,
 };
-use crate::policy::families::Membership;
-use crate::policy::grouped;
+use crate::families::Membership;
+use crate::text::grouped;
 
 /// One config to be raised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -6,7 +6,8 @@ use super::{
     BrokerFacts, Comparison, Finding, FindingRule, MAX_MESSAGE_BYTES, SEGMENT_BYTES, Setting,
     Severity, Value,
 };
-use crate::policy::{Limit, grouped};
+use crate::policy::Limit;
+use crate::text::grouped;
 use crate::vocabulary::Source;
 
 /// What a Produce request has beside its one batch: header, names, counts. A topic's name is at most 249 bytes, a

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::topics::small_batches_hurt;
 use super::{Comparison, Finding, FindingRule, MAX_MESSAGE_BYTES, Severity, TopicFacts, Value};
 use crate::config::{BatchLimit, Config, Limits, Rule, TopicPattern};
-use crate::policy::{LIMITS, Limit, Policy, TopicPolicy};
-use crate::vocabulary::{Action, BATCHING_BYTES, Gate};
+use crate::policy::{Limit, Policy, TopicPolicy};
+use crate::vocabulary::{Action, BATCHING_BYTES, Gate, LIMITS};
 
 pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     let config = comparison.config;

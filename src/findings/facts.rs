@@ -1,15 +1,13 @@
-//! What a cluster says of sizes, as read by `cluster::survey` or as a running proxy knows it. Data only.
+//! Holds a cluster's settings of sizes, as read by `cluster::survey` or as a running proxy knows it. Data only.
 //!
 //! Invariant: a setting's chain is never empty, and its first step is in force.
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::cluster::CompressionType;
-use crate::vocabulary::{Codec, Source, labelled};
+use crate::vocabulary::{Codec, CompressionType, Source, labelled};
 
 labelled! {
     /// Where a value of a config comes from (`DescribeConfigsResponse.ConfigSource`).

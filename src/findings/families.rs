@@ -1,16 +1,14 @@
 //! Main topics against their retry and dead-letter topics.
 
-use super::topics::stored_word;
 use super::{
     COMPRESSION_TYPE, Comparison, Finding, FindingRule, MAX_MESSAGE_BYTES, SEGMENT_BYTES, Severity,
     Value,
 };
-use crate::cluster::CompressionType;
-use crate::policy::families::{
-    Alignment, Family, Gap, Holder, Member, MemberKind, Membership, gaps,
-};
-use crate::policy::{LIMITS, Limit, grouped};
-use crate::vocabulary::{Codec, DEFAULT_MAX_REQUEST_SIZE, Gate, Source};
+use crate::families::{Alignment, Family, Member, MemberKind, Membership};
+use crate::policy::Limit;
+use crate::policy::families::{Gap, Holder, gaps};
+use crate::text::grouped;
+use crate::vocabulary::{Codec, DEFAULT_MAX_REQUEST_SIZE, Gate, LIMITS, Source};
 
 pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     circles(comparison, found);
@@ -248,11 +246,7 @@ fn fix_too_small(
 /// What a topic stores batches with, as a word.
 fn stored(comparison: &Comparison<'_>, topic: &str) -> Option<(&'static str, &'static str)> {
     let setting = comparison.topic(topic)?.compression_type.as_ref()?;
-    let word = match setting.value() {
-        CompressionType::Producer => "producer",
-        CompressionType::Stored(codec) => stored_word(codec),
-    };
-    Some((word, setting.source().label()))
+    Some((setting.value().label(), setting.source().label()))
 }
 
 fn codec(comparison: &Comparison<'_>, family: &Family, member: &Member, found: &mut Vec<Finding>) {

@@ -5,10 +5,10 @@ use super::{
     BrokerFacts, ClusterFacts, Comparison, Finding, FindingRule, Setting, SettingSource, Severity,
     TopicFacts,
 };
-use crate::cluster::CompressionType;
 use crate::policy::families::opening::{InForce, Step};
 use crate::policy::topic_config::{After, Breach, Fault, Held, Known, Op, after, breaches};
 use crate::policy::{Change, GovernedKey, Manner, Value};
+use crate::vocabulary::CompressionType;
 use crate::vocabulary::{Codec, Source};
 
 /// Topics whose configs break their rule: they were set before it, or past sizegate.

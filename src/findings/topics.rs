@@ -4,7 +4,8 @@ use super::{
     COMPRESSION_TYPE, Comparison, Finding, FindingRule, MAX_DECOMPRESSED_MESSAGE_BYTES,
     MAX_MESSAGE_BYTES, SEGMENT_BYTES, Severity, TopicFacts, Value,
 };
-use crate::policy::{TopicPolicy, grouped};
+use crate::policy::TopicPolicy;
+use crate::text::grouped;
 use crate::vocabulary::{BATCHING_BYTES, Codec, Gate, Source};
 
 /// What a topic takes that takes all that clients batch: Kafka's own default.
@@ -113,7 +114,7 @@ fn recompressed(comparison: &Comparison<'_>, topic: &TopicFacts, found: &mut Vec
     };
     let setting = topic.compression_type.as_ref();
     let source = setting.map_or("broker", |setting| setting.source().label());
-    let stored = stored_word(codec);
+    let stored = codec.stored_label();
     let grows = if codec == Codec::None {
         "a batch that travels compressed is stored uncompressed and is then larger"
     } else {
@@ -138,14 +139,6 @@ fn recompressed(comparison: &Comparison<'_>, topic: &TopicFacts, found: &mut Vec
         fix: comparison.commands().set_compression(&topic.name, "producer"),
         also: None,
     });
-}
-
-/// The word that `compression.type` has for a codec.
-pub(super) const fn stored_word(codec: Codec) -> &'static str {
-    match codec {
-        Codec::None => "uncompressed",
-        codec => codec.label(),
-    }
 }
 
 /// Of what our limits let pass, the broker refuses compressed records above this, without a text.

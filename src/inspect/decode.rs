@@ -11,8 +11,9 @@ use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordError, RecordSizes, Re
 use crate::codec::{
     DecodeError, End, Output, UpperBound, scan_cost_bytes, scanned_bound, upper_bound,
 };
-use crate::policy::{RecordAt, Size};
+use crate::inspect::RecordAt;
 use crate::vocabulary::Codec;
+use crate::vocabulary::Size;
 
 /// As [`super::look_at_plain`], for a payload that is compressed.
 pub(super) fn look(

@@ -1,4 +1,4 @@
-//! How much is looked at, and what that would cost.
+//! Says how much of a batch is looked at, and what that costs.
 
 use std::time::Duration;
 

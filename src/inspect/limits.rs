@@ -3,8 +3,8 @@
 use super::near::{NearGates, far_bytes};
 use super::{Effort, Over};
 use crate::batch::{BATCH_HEADER_BYTES, ESTIMATE_SURPLUS_BYTES, RecordSizes, Rewritten};
-use crate::policy::Size;
 use crate::vocabulary::Gate;
+use crate::vocabulary::Size;
 
 /// The gate `ratio` looks at batches above this uncompressed size only.
 const RATIO_FROM_BYTES: u64 = 1024 * 1024;

@@ -17,8 +17,8 @@ use crate::batch::{
     as_one_batch, messages,
 };
 use crate::codec::{DecodeError, End, Output, crc32, upper_bound};
-use crate::policy::Size;
 use crate::vocabulary::Codec;
+use crate::vocabulary::Size;
 
 /// Inspects a message set. Its proof is the dearest that a message needed; its `uncompressed` that of the largest
 /// message, `records` and `largest` are not given.

@@ -2,8 +2,36 @@
 
 use crate::batch::RecordSizes;
 
-/// Upper bounds: the powers of two from 256 B to 1 GiB, and the broker's default limit beside 1 MiB.
-const BOUNDS: usize = 24;
+/// Bytes: powers of two from 256 B to 1 GiB, and 1,048,588 (the broker's default `message.max.bytes`) beside
+/// 1,048,576, so that what fits a default broker is told from what does not.
+pub(crate) const SIZE_BOUNDS_BYTES: [u64; 24] = [
+    1 << 8,
+    1 << 9,
+    1 << 10,
+    1 << 11,
+    1 << 12,
+    1 << 13,
+    1 << 14,
+    1 << 15,
+    1 << 16,
+    1 << 17,
+    1 << 18,
+    1 << 19,
+    1 << 20,
+    1_048_588,
+    1 << 21,
+    1 << 22,
+    1 << 23,
+    1 << 24,
+    1 << 25,
+    1 << 26,
+    1 << 27,
+    1 << 28,
+    1 << 29,
+    1 << 30,
+];
+
+const BOUNDS: usize = SIZE_BOUNDS_BYTES.len();
 const SMALLEST_BITS: u32 = 8;
 const MEBIBYTE: u64 = 1024 * 1024;
 /// `message.max.bytes` by default: 1 MiB and the 12 bytes before a batch's length.
@@ -88,7 +116,7 @@ impl SizesTally {
         self.under
             .into_iter()
             .enumerate()
-            .map(|(at, count)| (bound_bytes(at), count))
+            .map(|(at, count)| (SIZE_BOUNDS_BYTES.get(at).copied(), count))
     }
 
     /// One more.
@@ -102,17 +130,6 @@ impl SizesTally {
         self.last = bytes;
         self.largest = self.largest.max(bytes);
     }
-}
-
-/// The bound at a place.
-fn bound_bytes(at: usize) -> Option<u64> {
-    let power = match at {
-        BROKER_DEFAULT_AT => return Some(BROKER_DEFAULT),
-        BOUNDS.. => return None,
-        _ if at > BROKER_DEFAULT_AT => at.saturating_sub(1),
-        _ => at,
-    };
-    1u64.checked_shl(SMALLEST_BITS.saturating_add(power as u32))
 }
 
 /// The place of the smallest bound that a size does not exceed.

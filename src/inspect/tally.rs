@@ -1,4 +1,4 @@
-//! What is gathered while the records of one batch go by.
+//! Gathers sizes while the records of one batch go by.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,8 @@ use super::limits::Ceilings;
 use super::near::NearGates;
 use super::sizes::Sizes;
 use crate::batch::{RecordSizes, Rewritten};
-use crate::policy::{RecordAt, Size};
+use crate::inspect::RecordAt;
+use crate::vocabulary::Size;
 
 /// How far measuring goes on behind the first violation, so that a person reads an exact size, and what else is in
 /// the batch, instead of "at least" wherever that costs little: about 2 ms of gzip, 0.5 ms of lz4.

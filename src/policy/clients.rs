@@ -1,4 +1,4 @@
-//! Which rules are for which clients. Asked when something new is known of a client, never per request.
+//! Finds the rules for a client. Asked when something new is known of a client, never per request.
 
 use regex::RegexSet;
 

@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::refusal::{LONGEST_NAME, LONGEST_TEXT, LONGEST_TOPIC, one_word, shortened};
-use super::{BatchFacts, Blame, Limit, Place, Refusal, Size, Violation, batch_of, grouped};
+use super::{BatchFacts, Blame, Limit, Place, Refusal, Size, Violation, batch_of};
 use crate::config::{Codecs, Rule};
+use crate::text::grouped;
 use crate::vocabulary::{Codec, Gate, Source};
 
 /// How fast codecs compress, the fastest first, each at its fastest level.

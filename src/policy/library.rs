@@ -1,8 +1,7 @@
-//! Which client library speaks, by what it says of itself: what it does with a refusal, and what its settings are called.
+//! Recognises client libraries, by what they say of themselves: what they do with a refusal, and what their settings
+//! are called.
 //!
 //! Asked when a refusal is written, never per request.
-
-use std::fmt;
 
 use crate::vocabulary::labelled;
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::{BatchFacts, LIMITS, Library, Limit, MemberLimit, RecordAt, Size, Violation};
+use crate::text::grouped;
 use crate::vocabulary::{Codec, Gate, Source};
 
 /// The longest `error_message`.
@@ -591,17 +592,4 @@ fn approximate(size: Size) -> String {
         Size::Exact(bytes) => grouped(bytes),
         Size::AtLeast(bytes) => format!("at least {}", grouped(bytes)),
     }
-}
-
-/// 70112 as 70,112.
-pub(crate) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut s = String::with_capacity(digits.len().saturating_mul(2));
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && digits.len().saturating_sub(at).is_multiple_of(3) {
-            s.push(',');
-        }
-        s.push(digit);
-    }
-    s
 }

@@ -8,13 +8,13 @@ use regex::RegexSet;
 
 use super::clients::{Client, ClientMatchers, ClientRules};
 use super::codecs::CodecRule;
-use super::families::Families;
 use super::{BatchFacts, Limit, Size, Violation};
 use crate::config::{
     self, BatchLimit, Config, Decode, InsideLimit, Limits, Mode, Rule, TopicPattern,
 };
+use crate::families::Families;
 use crate::inspect::{DeepLimits, Over};
-use crate::vocabulary::{Action, ErrorCode, Gate, Source};
+use crate::vocabulary::{Action, ErrorCode, Gate, LIMITS, Source};
 
 /// The configuration's rules, ready to be asked. Asked once per session and topic, never per request.
 #[derive(Debug, Clone)]
@@ -115,9 +115,6 @@ impl Learned {
     }
 }
 
-/// The name of what the configuration's `limits` section sets.
-pub(crate) const LIMITS: &str = "limits";
-
 impl Policy {
     /// Compiles the rules of a valid configuration.
     ///
@@ -167,7 +164,7 @@ impl Policy {
         if !self.looks_for_families() {
             return None;
         }
-        let families = Families::among(&self.family_config, topics);
+        let families = self.family_config.among(topics);
         (families != self.families).then(|| Self {
             families,
             ..self.clone()

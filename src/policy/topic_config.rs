@@ -4,12 +4,13 @@
 //! Invariant: judged is what would be in force afterwards, the inherited value of a deleted override included; what
 //! that is and cannot be read is a breach, not a pass.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::refusal::{LONGEST_NAME, LONGEST_TEXT, one_word, shortened};
-use super::{Blame, Limit, Place, Refusal, Size, Violation, grouped};
+use super::{Blame, Limit, Place, Refusal, Size, Violation};
 use crate::config::{Bounds, Compression, Rule, TopicConfig};
+use crate::text::grouped;
 use crate::vocabulary::{Gate, Source, labelled};
 
 labelled! {

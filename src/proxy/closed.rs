@@ -1,4 +1,4 @@
-//! What is said of a connection that ended: metrics by reason, and a line where the reason is worth knowing.
+//! Reports ended connections: metrics by reason, and a line where the reason is worth knowing.
 //!
 //! Invariant: every reason is counted; of one client and reason at most one line a minute is written, with the count.
 

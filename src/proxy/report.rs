@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use super::topics::TopicHandle;
-use super::verdict::{INVALID_RECORD, Sent};
+use super::verdict::Sent;
 use super::{ClientInfo, Shared};
+use crate::error_code::INVALID_RECORD;
 use crate::policy::{
     BatchFacts, Blame, Client, ClientRules, Library, Place, Policy, Refusal, Size, Suspect,
     Violation,

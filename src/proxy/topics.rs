@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use uuid::Uuid;
 
 use super::{ClientInfo, Shared};
-use crate::cluster::{self, CompressionType};
+use crate::cluster;
 use crate::policy::{ClientRules, Learned, Policy, TopicPolicy};
 use crate::telemetry::{self, TopicMetrics};
-use crate::vocabulary::Codec;
+use crate::vocabulary::{Codec, CompressionType};
 use crate::wire::produce::TopicKey;
 
 /// Topics remembered by one session, by name and by id: of more, one is forgotten for each that comes.

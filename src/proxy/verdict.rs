@@ -26,21 +26,13 @@ pub use self::evaluate::{Inspected, LongDecode, inspect_long};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
+use crate::error_code::{UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION};
 use crate::inspect::{NearGates, Proof, Sizes};
 use crate::policy::{BatchFacts, Learned, LingerWatch, LoopDetector, Policy, Size, Violation};
 use crate::vocabulary::{Action, Codec};
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_response::{PartitionResult, TopicResult};
 use crate::wire::{Malformed, Reason};
-
-/// MESSAGE_TOO_LARGE
-pub const MESSAGE_TOO_LARGE: i16 = 10;
-/// INVALID_RECORD
-pub const INVALID_RECORD: i16 = 87;
-/// UNKNOWN_TOPIC_ID: retriable.
-const UNKNOWN_TOPIC_ID: i16 = 100;
-/// UNKNOWN_TOPIC_OR_PARTITION: retriable.
-const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 
 /// A rule is broken, for nobody yet.
 const PLACE_UNKNOWN: &str =

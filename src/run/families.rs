@@ -12,12 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::off_thread;
 use crate::admin::{FamilyView, GapView, MemberView};
-use crate::cluster::{CompressionType, Topic};
+use crate::cluster::Topic;
+use crate::families::{Alignment, Family, Member, Membership};
 use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES};
-use crate::policy::families::{Alignment, Family, Gap, Holder, Member, Membership, gaps};
-use crate::policy::{Learned, Policy, grouped};
+use crate::policy::families::{Gap, Holder, gaps};
+use crate::policy::{Learned, Policy};
 use crate::proxy::Shared;
 use crate::telemetry::FamilyFit;
+use crate::text::grouped;
 use crate::vocabulary::{Codec, Gate, Source};
 
 /// New topics come in numbers: so long is waited for the rest.
@@ -161,19 +163,14 @@ impl Shared {
     /// A dead letter that is written without its main topic's compression is larger than the original.
     fn compression_warnings(&self, main: &str, member: &str) -> Vec<String> {
         let stored = |topic: &str| self.cluster.topic(topic)?.learned()?.compression_type;
-        let in_words = |stored: CompressionType| match stored {
-            CompressionType::Producer => "producer",
-            CompressionType::Stored(Codec::None) => "uncompressed",
-            CompressionType::Stored(codec) => codec.label(),
-        };
         let mut warnings = Vec::new();
         if let (Some(of_main), Some(of_member)) = (stored(main), stored(member))
             && of_main != of_member
         {
             warnings.push(format!(
                 "its compression.type is {}, its main topic's is {}",
-                in_words(of_member),
-                in_words(of_main)
+                of_member.label(),
+                of_main.label()
             ));
         }
         let [main, member] = [main, member].map(|topic| self.metrics.known_topic(topic));

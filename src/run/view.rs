@@ -1,4 +1,4 @@
-//! What a running proxy shows of itself: to the admin server, and to Prometheus at each scrape.
+//! Shows a running proxy's state: to the admin server, and to Prometheus at each scrape.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

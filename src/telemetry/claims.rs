@@ -1,4 +1,4 @@
-//! What the claim check counts: its requests to the store, and by topic what was offloaded and redeemed.
+//! Counts the claim check's work: its requests to the store, and by topic what was offloaded and redeemed.
 //!
 //! Kept apart from the topic's own cells: a process without a claim check has none of these.
 

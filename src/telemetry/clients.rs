@@ -1,4 +1,4 @@
-//! Which client software is connected, and under which client ids. Both words are the client's own: they are cut,
+//! Counts connected client software, and keeps its client ids. Both words are the client's own: they are cut,
 //! cleaned and bounded before they become a label.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,7 +9,7 @@ use super::counters::{Counter, TimeHistogram};
 use super::kafka_names::{API_COUNT, api_name};
 use super::text::{Family, Spec};
 use super::topic::{CodecMetrics, OTHER, TopicMetrics, Topics};
-use crate::policy::Limit;
+use crate::vocabulary::Limit;
 use crate::vocabulary::{Codec, Gate};
 
 /// How the sizes of a batch were found; the labels of `inspection_total`. The last stands for any other word.

@@ -19,7 +19,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 pub use self::closes::CloseLog;
 use self::line::Line;
 pub use self::refusals::RefusalLog;
-use crate::config::{LogFormat, LogLevel, Telemetry};
+use crate::vocabulary::{LogFormat, LogLevel};
 
 /// The environment variable that sets the level.
 pub const LEVEL_VARIABLE: &str = "SIZEGATE_LOG";
@@ -59,15 +59,15 @@ impl LevelHandle {
 ///
 /// # Errors
 /// The variable holds no level, or logs were set up before.
-pub fn init(telemetry: &Telemetry) -> Result<LevelHandle, LogError> {
+pub fn init(format: LogFormat, level: LogLevel) -> Result<LevelHandle, LogError> {
     let fixed = std::env::var(LEVEL_VARIABLE)
         .ok()
         .filter(|level| !level.trim().is_empty());
     let targets = match &fixed {
-        Some(level) => targets(level)?,
-        None => of_level(filter(telemetry.log_level)),
+        Some(fixed) => targets(fixed)?,
+        None => of_level(filter(level)),
     };
-    let (subscriber, filter) = subscriber(telemetry.log, targets, std::io::stderr);
+    let (subscriber, filter) = subscriber(format, targets, std::io::stderr);
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)?;
     Ok(LevelHandle {
         filter,

@@ -150,11 +150,6 @@ impl Metrics {
         self.topics.find(name)
     }
 
-    /// A topic was deleted: its series end now, and its label is free for another.
-    pub fn forget_topic(&self, name: &str) {
-        self.topics.forget(name);
-    }
-
     /// Time of a whole request, broker included.
     pub fn request_seconds(&self, api_key: i16) -> &TimeHistogram {
         &self.cells.api(api_key).request

@@ -10,9 +10,9 @@ use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use super::timestamp::rfc3339;
+use crate::text::as_rfc3339;
 
 /// How many of a kind are kept; the one not seen for longest goes first.
 pub const KEPT: usize = 200;
@@ -76,10 +76,6 @@ pub struct Seen<S> {
     /// The last.
     #[serde(serialize_with = "as_rfc3339")]
     pub last_at: SystemTime,
-}
-
-fn as_rfc3339<S: Serializer>(at: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&rfc3339(*at))
 }
 
 impl<S: Observation> std::fmt::Debug for Observations<S> {

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use serde::{Serialize, Serializer};
 
-use super::timestamp::rfc3339;
+use crate::text::as_rfc3339;
 use crate::vocabulary::{Action, Codec, Gate, Source};
 
 /// How many refusals are kept.
@@ -72,10 +72,6 @@ pub struct RefusalRecord {
     pub records: Option<u32>,
     /// The guilty record's number in its batch, from 1, if one record is guilty.
     pub record: Option<u32>,
-}
-
-fn as_rfc3339<S: Serializer>(at: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&rfc3339(*at))
 }
 
 impl RefusalRecord {

@@ -1,4 +1,4 @@
-//! What is counted for one topic, and the bounded set of topics that are counted.
+//! Counts by topic, for a bounded set of topics.
 //!
 //! Invariant: at most `telemetry.topics` topics have a label of their own, and a forgotten topic is never exported
 //! again, whoever still holds its handle.
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde::Serialize;
 
 use super::counters::{Counter, SizeHistogram, TimeHistogram};
-use super::kafka_names::error_name;
+use crate::error_code::error_name;
 use crate::inspect::LargestParts;
 use crate::vocabulary::{Action, Codec, Gate, Source};
 

@@ -7,9 +7,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::{Malformed, Reader, Reason, api};
-
-/// UNSUPPORTED_VERSION: the response is in version 0 whatever was asked.
-const UNSUPPORTED_VERSION: i16 = 35;
+use crate::error_code::UNSUPPORTED_VERSION;
 
 /// What a client says of itself (KIP-511, version 3 and up).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -200,13 +200,6 @@ impl Layout {
         encoded_key(encoded, self.version)
     }
 
-    /// The partitions of one topic entry.
-    pub fn partitions_of(&self, topic: &TopicEntry) -> &[PartitionEntry] {
-        self.partitions
-            .get(topic.partitions.clone())
-            .unwrap_or_default()
-    }
-
     /// The request with only these partitions, spliced: ranges of the original frame and what is new between
     /// them. `kept` names topic entries with the partition entries to keep, each by index into this layout; a
     /// topic named several times becomes one (a broker takes seconds over a topic repeated a thousand times).

@@ -165,19 +165,6 @@ impl<'a> Reader<'a> {
         Ok((raw.wrapping_shr(1) as i32) ^ (raw & 1).wrapping_neg() as i32)
     }
 
-    /// VARLONG: zig-zag, at most ten bytes.
-    pub fn varlong(&mut self, field: &'static str) -> Result<i64> {
-        let mut raw = 0u64;
-        for step in 0u32..10 {
-            let [byte] = self.array(field)?;
-            raw |= u64::from(byte & 0x7f).wrapping_shl(step.saturating_mul(7));
-            if byte & 0x80 == 0 {
-                return Ok((raw.wrapping_shr(1) as i64) ^ (raw & 1).wrapping_neg() as i64);
-            }
-        }
-        Err(Malformed::new(field, Reason::OverlongVarint))
-    }
-
     /// A count of items that take at least one byte each: NULLABLE ARRAY or COMPACT NULLABLE ARRAY, null is `None`.
     pub fn count(&mut self, flexible: bool, field: &'static str) -> Result<Option<usize>> {
         let count = self.length(flexible, field)?;

@@ -83,14 +83,6 @@ pub trait Visitor {
     fn bytes(&mut self, _field: &'static str, _piece: &[u8]) {}
 }
 
-/// Sees nothing: for a walk that only looks for the tail.
-pub struct Blind;
-
-impl Visitor for Blind {
-    fn fixed(&mut self, _: &'static str, _: &[u8]) {}
-    fn text(&mut self, _: &'static str, _: Option<&[u8]>) {}
-}
-
 /// The longest string Kafka reads.
 const LONGEST_TEXT: usize = i16::MAX as usize;
 

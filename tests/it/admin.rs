@@ -11,7 +11,8 @@ use sizegate::admin::{
     ReloadView, StatusView, TopicView,
 };
 use sizegate::explain::BadQuestion;
-use sizegate::policy::families::{Alignment, Holder, MemberKind, Membership};
+use sizegate::families::{Alignment, MemberKind, Membership};
+use sizegate::policy::families::Holder;
 use sizegate::telemetry::{LastSizes, Metrics, RefusalRecord, Refusals};
 use sizegate::vocabulary::{Action, Codec, Gate, Source};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -547,7 +547,7 @@ fn missing_rights_are_named_with_the_acl_that_is_then_enough() {
     assert!(
         refused
             .err
-            .contains("nothing was changed: orders-dlt: TopicAuthorizationFailed"),
+            .contains("nothing was changed: orders-dlt: TOPIC_AUTHORIZATION_FAILED"),
         "{refused:?}"
     );
     let lines = grants(&refused.err);

@@ -379,7 +379,7 @@ impl Response {
 
 /// RFC 9110, section 5.6.7.
 fn http_date(seconds: u64) -> String {
-    let at = sizegate::telemetry::rfc3339(UNIX_EPOCH + Duration::from_secs(seconds));
+    let at = sizegate::text::rfc3339(UNIX_EPOCH + Duration::from_secs(seconds));
     let months = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];

@@ -3,8 +3,8 @@
 
 use crate::control_plane::{PATIENCE, Running};
 use crate::support::{KAFKA_VERSIONS, Kafka, KafkaOptions, eventually};
-use sizegate::cluster::{CompressionType, LearnedLimit, LimitsUnread, Lookup, Origin};
-use sizegate::vocabulary::{Codec, Source};
+use sizegate::cluster::{LearnedLimit, LimitsUnread, Lookup, Origin};
+use sizegate::vocabulary::{Codec, CompressionType, Source};
 use uuid::Uuid;
 
 /// With so rare refreshes that only questions can learn anything.

@@ -18,7 +18,7 @@ use sizegate::config::{
     self, Advertise, BatchLimit, Config, Decode, Env, InsideLimit, LogFormat, LogLevel, Mode,
     Overrides, SaslMechanism, TopicPattern,
 };
-use sizegate::findings::FindingRule;
+use sizegate::vocabulary::FindingRule;
 use sizegate::vocabulary::{Action, ErrorCode};
 use tempfile::TempDir;
 

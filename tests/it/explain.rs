@@ -6,14 +6,13 @@ use std::sync::Arc;
 use crate::support::command::{self, Ran};
 use crate::support::{Kafka, Program, Sizegate, http};
 use serde_json::{Value, json};
-use sizegate::cluster::CompressionType;
 use sizegate::config::{self, Config, Overrides};
 use sizegate::explain::{BadQuestion, Explanation, Facts, Party, Question, State, explain};
 use sizegate::findings::{
     BrokerFacts, ClusterFacts, Comparison, Setting, SettingSource, Step, TopicFacts,
 };
 use sizegate::policy::Policy;
-use sizegate::vocabulary::{Codec, Gate};
+use sizegate::vocabulary::{Codec, CompressionType, Gate};
 
 const MIB: u64 = 1 << 20;
 

@@ -39,6 +39,7 @@ mod hostile;
 mod identity;
 mod inspect;
 mod inspect_reference;
+mod layers;
 mod libraryd;
 mod limits_live;
 mod lingering;

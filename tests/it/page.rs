@@ -18,8 +18,8 @@ use sizegate::admin::{
 use sizegate::explain::{
     Advice, Candidate, Check, Explanation, GateLimit, Outcome, Party, Role, State,
 };
+use sizegate::families::{Alignment, MemberKind, Membership};
 use sizegate::findings::Unseen;
-use sizegate::policy::families::{Alignment, MemberKind, Membership};
 use sizegate::telemetry::{
     BatchCounts, GateCounts, LargestSizes, LastSizes, Lingering, Metrics, Observed, Peer,
     RefusalRecord, Refusals,

@@ -14,7 +14,7 @@ use crate::findings::{
     Acknowledged, ClusterFacts, Commands, Comparison, Finding, Severity, Unseen, Value,
     acknowledge, find,
 };
-use crate::policy::grouped;
+use crate::text::grouped;
 
 /// Topics of one finding that are named; the rest are counted.
 const NAMED: usize = 5;

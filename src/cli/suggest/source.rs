@@ -1,4 +1,4 @@
-//! Where measurements come from: `/metrics` of a running proxy, or a file.
+//! Reads measurements: `/metrics` of a running proxy, or a file.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

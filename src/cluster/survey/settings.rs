@@ -8,13 +8,13 @@ use kafka_protocol::messages::describe_configs_response::DescribeConfigsResource
 use kafka_protocol::protocol::StrBytes;
 
 use crate::cluster::Topic;
-use crate::cluster::describe;
-use crate::cluster::limits::{CompressionType, LearnedLimit, Origin};
+use crate::cluster::limits::{LearnedLimit, Origin};
 use crate::cluster::topic::Reading;
 use crate::findings::{
     BrokerFacts, COMPRESSION_TYPE, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES,
     SEGMENT_BYTES, Setting, SettingSource, Step, TopicFacts,
 };
+use crate::vocabulary::CompressionType;
 
 pub(super) const TOPIC_KEYS: [&str; 4] = [
     MAX_MESSAGE_BYTES,
@@ -47,7 +47,9 @@ pub(super) fn fill(topic: &mut TopicFacts, configs: &[DescribeConfigsResourceRes
             MAX_DECOMPRESSED_MESSAGE_BYTES => {
                 topic.max_decompressed_message_bytes = setting(config, number);
             }
-            COMPRESSION_TYPE => topic.compression_type = setting(config, describe::compression),
+            COMPRESSION_TYPE => {
+                topic.compression_type = setting(config, CompressionType::from_label)
+            }
             _ => {}
         }
     }
@@ -63,7 +65,7 @@ pub(super) fn fill_broker(broker: &mut BrokerFacts, configs: &[DescribeConfigsRe
             REPLICA_FETCH_RESPONSE_MAX_BYTES => &mut broker.replica_fetch_response_max_bytes,
             FETCH_MAX_BYTES => &mut broker.fetch_max_bytes,
             COMPRESSION_TYPE => {
-                broker.compression_type = setting(config, describe::compression);
+                broker.compression_type = setting(config, CompressionType::from_label);
                 continue;
             }
             _ => continue,

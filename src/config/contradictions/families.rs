@@ -1,4 +1,4 @@
-//! What a family says against itself and its surroundings: circles, and writers that leave nothing.
+//! Finds families that cannot be: circles, and writers that leave nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::config::mistakes::{Report, below};
 use crate::config::scalars::size_text;
 use crate::config::{Config, Decode, Family, MAIN, TopicPattern};
-use crate::policy::families::Families;
 
 /// Families of which each has the other as a member, as far as names that the configuration itself has tell: whatever
 /// topics there are beside them, these would be in a circle.
@@ -35,7 +34,7 @@ pub(super) fn circles(config: &Config, report: &mut Report) {
             names.insert(Arc::from(pattern));
         }
     }
-    for circle in Families::among(&config.families, &names).circles() {
+    for circle in config.families.among(&names).circles() {
         let at = members().position(|family| circle.iter().any(|topic| family.main.matches(topic)));
         let path = format!("families.members[{}]", at.unwrap_or(0));
         let along: Vec<&str> = circle

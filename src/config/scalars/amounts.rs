@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Scalar;
 use crate::config::{BatchLimit, InsideLimit};
+use crate::text::grouped;
 
 /// A size of `LEAST` to `MOST` bytes.
 #[derive(Debug, Clone, Copy)]
@@ -26,8 +27,8 @@ impl<const LEAST: u64, const MOST: u64> Scalar for Size<LEAST, MOST> {
         let range = match (LEAST, MOST) {
             (0, u64::MAX) => String::new(),
             (1, u64::MAX) => " of at least 1 byte".to_owned(),
-            (_, u64::MAX) => format!(" of at least {} bytes", with_commas(LEAST)),
-            _ => format!(" of {} to {} bytes", with_commas(LEAST), with_commas(MOST)),
+            (_, u64::MAX) => format!(" of at least {} bytes", grouped(LEAST)),
+            _ => format!(" of {} to {} bytes", grouped(LEAST), grouped(MOST)),
         };
         format!("a size{range} (`65536`, `64KiB`, `1MiB`, `1MB`)")
     }
@@ -60,19 +61,6 @@ pub(crate) fn size_text(bytes: u64) -> String {
             || bytes.to_string(),
             |(name, unit)| format!("{}{name}", bytes / unit),
         )
-}
-
-/// A number with a comma between thousands.
-pub(crate) fn with_commas(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A time of `LEAST_MS` milliseconds to a year.
@@ -203,8 +191,8 @@ impl<const LEAST: u64, const MOST: u64> Scalar for Count<LEAST, MOST> {
     fn allowed() -> String {
         format!(
             "a whole number from {} to {}",
-            with_commas(LEAST),
-            with_commas(MOST)
+            grouped(LEAST),
+            grouped(MOST)
         )
     }
 
@@ -341,14 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_with_commas() {
+    fn numbers_are_written_grouped() {
         for (number, text) in [
             (0, "0"),
             (999, "999"),
             (1_000, "1,000"),
             (1_048_588, "1,048,588"),
         ] {
-            assert_eq!(with_commas(number), text);
+            assert_eq!(grouped(number), text);
         }
     }
 }

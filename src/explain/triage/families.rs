@@ -3,9 +3,11 @@
 //! Invariant: who refuses here is who the limits in force are kept for.
 
 use super::Triage;
-use crate::policy::families::{Membership, Reach};
-use crate::policy::{LIMITS, Limit, MemberLimit, grouped};
-use crate::vocabulary::{Gate, Source};
+use crate::families::Membership;
+use crate::policy::families::Reach;
+use crate::policy::{Limit, MemberLimit};
+use crate::text::grouped;
+use crate::vocabulary::{Gate, LIMITS, Source};
 
 impl Triage<'_> {
     /// The limit of ours that is in force at a gate.

@@ -1,16 +1,15 @@
-//! What families do to limits. A dead letter is the original with more headers, so what a main topic takes must fit
+//! Lowers a main topic's limits to what its family leaves. A dead letter is the original with more headers, so what a main topic takes must fit
 //! each member with headroom to spare.
 //!
 //! Invariant: only members that the configuration names, in families that enforce, move a limit.
 
-use std::fmt;
 use std::sync::Arc;
 
-use super::{Family, Member};
 use crate::batch::{ESTIMATE_OVERHEAD_BYTES, varint_bytes};
+use crate::families::{Family, Member};
 use crate::policy::clients::ClientRules;
-use crate::policy::{LIMITS, Learned, Limit, MemberBound, MemberLimit, Policy, TopicPolicy};
-use crate::vocabulary::{Action, Gate, Source, labelled};
+use crate::policy::{Learned, Limit, MemberBound, MemberLimit, Policy, TopicPolicy};
+use crate::vocabulary::{Action, Gate, LIMITS, Source, labelled};
 
 /// A batch's header.
 const BATCH_HEADER_BYTES: u64 = 61;

@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{Alignment, Family, Member, Membership, gaps};
+use super::gaps;
+use crate::families::{Alignment, Family, Member, Membership};
 use crate::policy::topic_config::{Fields, key_name, opening, written};
-use crate::policy::{Blame, Change, GovernedKey, Learned, Manner, Policy, Refusal, Value, grouped};
+use crate::policy::{Blame, Change, GovernedKey, Learned, Manner, Policy, Refusal, Value};
+use crate::text::grouped;
 use crate::vocabulary::{Gate, Source};
 
 /// What is in force for a topic's batches, as far as it is known.

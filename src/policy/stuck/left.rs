@@ -1,4 +1,4 @@
-//! What connections leave behind when they end, for the next one of the same consumer.
+//! Keeps what connections leave behind when they end, for the next one of the same consumer.
 //!
 //! Invariant: at most [`SHARDS`] × [`BUCKETS`] × [`IN_BUCKET`] entries of bounded size. What must go is chosen among the
 //! few of one bucket: what has lapsed, then what was met least often, then what is oldest. Whatever comes and goes, a

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{Close, Session};
-use crate::cluster::CompressionType;
-use crate::policy::{Blame, Library, Limit, Place, Refusal, Size, Violation, batch_of, grouped};
+use crate::error_code::{INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE};
+use crate::policy::{Blame, Library, Limit, Place, Refusal, Size, Violation, batch_of};
 use crate::proxy::oversized::OversizedFrame;
 use crate::proxy::report::printable;
 use crate::proxy::topics::TopicHandle;
-use crate::proxy::verdict::{INVALID_RECORD, MESSAGE_TOO_LARGE, Refused, Sent};
+use crate::proxy::verdict::{Refused, Sent};
 use crate::telemetry;
-use crate::vocabulary::{Action, Codec, Gate, Source};
+use crate::text::grouped;
+use crate::vocabulary::{Action, Codec, CompressionType, Gate, Source};
 use crate::wire::Malformed;
 use crate::wire::api::FrameHead;
 use crate::wire::produce::{self, TopicKey};
@@ -22,9 +23,6 @@ use crate::wire::produce_response::{PartitionResult, ProduceResponse};
 
 /// Nobody sets `socket.request.max.bytes` lower, and most requests are smaller.
 const LARGE_REQUEST_BYTES: u32 = 256 * 1024;
-
-/// RECORD_LIST_TOO_LARGE
-const RECORD_LIST_TOO_LARGE: i16 = 18;
 
 impl Session {
     /// Refuses every partition of a request above the frame limit, or says that it would; `None` where no response is

@@ -5,18 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::measure::{look_inside, sample};
-use super::{
-    Evaluated, INVALID_RECORD, Judge, MESSAGE_TOO_LARGE, Measured, Outcome, Refused, Sent, Verdict,
-};
+use super::{Evaluated, Judge, Measured, Outcome, Refused, Sent, Verdict};
 use crate::batch::BatchHeader;
+use crate::error_code::INVALID_RECORD;
 use crate::policy::{self, Arrival, BatchFacts, Blame, LoopDetector, ResendKey, Violation};
 use crate::proxy::ClientInfo;
 use crate::proxy::topics::TopicHandle;
 use crate::vocabulary::{Action, ErrorCode, Gate};
 use crate::wire::produce_response::PartitionResult;
-
-/// POLICY_VIOLATION
-const POLICY_VIOLATION: i16 = 44;
 
 /// Records flagged in one `record_errors`: the count is the peer's own claim.
 const MOST_FLAGGED: i32 = 65_536;
@@ -182,14 +178,12 @@ impl Judge {
         let is_loop = topic.policy.error_code == ErrorCode::Auto
             && !is_policy
             && self.is_loop(topic, header, partition, client, now);
-        let error_code = match topic.policy.error_code {
-            _ if violation.unreadable.is_some() => INVALID_RECORD,
-            ErrorCode::Auto if is_policy => POLICY_VIOLATION,
-            ErrorCode::Auto if is_loop => INVALID_RECORD,
-            ErrorCode::Auto | ErrorCode::MessageTooLarge => MESSAGE_TOO_LARGE,
-            ErrorCode::PolicyViolation => POLICY_VIOLATION,
-            ErrorCode::InvalidRecord => INVALID_RECORD,
-        };
+        let error_code = policy::error_code(
+            topic.policy.error_code,
+            violation.limit.gate,
+            violation.unreadable.is_some(),
+            is_loop,
+        );
         let flagged = flagged_records(error_code, is_loop, header, &violation, client);
         topic.metrics.refused.inc();
         if is_loop {

@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{
-    CURRENT, Gathered, Judge, NO_RECORDS, Outcome, PLACE_UNKNOWN, Question, TopicHandle,
-    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
-};
+use super::{CURRENT, Gathered, Judge, NO_RECORDS, Outcome, PLACE_UNKNOWN, Question, TopicHandle};
+use crate::error_code::{UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION};
 use crate::policy::Limit;
 use crate::vocabulary::{Action, Source};
 use crate::wire::produce::FIRST_TOPIC_ID_VERSION;
@@ -39,6 +37,10 @@ enum Standing {
 impl Judge {
     /// What must be confirmed before anything is refused: that the broker would have judged the batch by its
     /// size at all (topic and partition exist), and that a learned limit is still true.
+    #[expect(
+        clippy::wrong_self_convention,
+        reason = "a list of what is to be confirmed, not a conversion"
+    )]
     pub(super) fn to_confirm(&mut self, frame: &[u8], asked: &Gathered) -> Option<Question> {
         let (to_confirm, fallen) = self.look_at_each(asked);
         if !to_confirm.is_empty() {

@@ -15,8 +15,8 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::config::LogFormat;
-use crate::telemetry::timestamp::rfc3339;
+use crate::text::rfc3339;
+use crate::vocabulary::LogFormat;
 
 /// The longest value; longer ones end in `…`.
 const VALUE_BYTES: usize = 2_048;

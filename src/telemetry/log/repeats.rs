@@ -1,4 +1,4 @@
-//! What happens again and again: the first at once, the rest as a count for each minute.
+//! Counts repetitions: the first at once, the rest as a count for each minute.
 //!
 //! Invariant: between two summaries at most [`KEYS`] keys are kept, and everything that happens is either a first or
 //! counted in the next summary.

@@ -1,4 +1,4 @@
-//! What a topic's name says of its main topic.
+//! Finds a topic's main topic by its name.
 //!
 //! The names are those that Spring Kafka, Spring Cloud Stream, SmallRye, Kafka's share groups and common advice give
 //! retry and dead-letter topics. A name proposes; only a topic that exists is a main topic.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::config::{self, Config, Overrides};
+use crate::policy::families::{Gap, Holder, gaps};
 use crate::policy::{Learned, Limit, Policy, TopicPolicy};
 use crate::vocabulary::{Action, Gate, Source};
 
@@ -530,7 +531,7 @@ fn sorting_topics_into_families_takes_time_in_proportion() {
             "families: {members: [{main: 't?*', retry: ['{main}-retry-*'], dead_letter: ['{main}-dlt']}]}",
         );
         let begun = std::time::Instant::now();
-        let families = Families::among(&config.families, &names);
+        let families = config.families.among(&names);
         let took = begun.elapsed();
         assert_eq!(families.all().len(), 2 * mains);
         assert_eq!(

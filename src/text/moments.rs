@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Serializer;
+
 const SECONDS_PER_DAY: u64 = 86_400;
 
 /// `2026-03-01T12:00:00.250Z`. A moment before 1970 is written as 1970's first.
@@ -31,6 +33,11 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = (month_from_march + 2) % 12 + 1;
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+/// A moment as [`rfc3339`] in JSON.
+pub(crate) fn as_rfc3339<S: Serializer>(at: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&rfc3339(*at))
 }
 
 #[cfg(test)]

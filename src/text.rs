@@ -1,0 +1,53 @@
+//! Writes numbers, tables and moments as text that people read. Invariant: depends on no other module.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod moments;
+
+use std::fmt::Write as _;
+
+pub(crate) use moments::as_rfc3339;
+pub use moments::rfc3339;
+
+/// 70112 as 70,112.
+pub(crate) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut s = String::with_capacity(digits.len().saturating_mul(2));
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && digits.len().saturating_sub(at).is_multiple_of(3) {
+            s.push(',');
+        }
+        s.push(digit);
+    }
+    s
+}
+
+/// One row of a [`table`].
+pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+/// Rows as columns, two spaces between them.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        widths.resize(widths.len().max(row.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
