@@ -255,7 +255,7 @@ impl Cluster {
         self.find_topic_at(TopicName::Id(id), None).await
     }
 
-    /// As [`Cluster::find_topic`], asking `node_id`, the broker that a session talks to; `None` queries any.
+    /// As [`Cluster::find_topic`], asking `node_id`, the broker that a session talks to; `None` asks any.
     pub async fn find_topic_at(&self, topic: TopicName<'_>, node_id: Option<i32>) -> Lookup {
         if let Some(topic) = self.known(topic) {
             return Lookup::Found(topic);

@@ -1,4 +1,4 @@
-//! Changes topics' settings: what `align --apply` queries for, and nothing else does.
+//! Changes topics' settings: what `align --apply` asks for, and nothing else does.
 //!
 //! Invariant: all of one topic's changes go in one request, and what was not made is named.
 

@@ -53,7 +53,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Connects, queries for versions, authenticates; all before `deadline`.
+    /// Connects, asks for versions, authenticates; all before `deadline`.
     pub async fn open(
         connector: &Connector,
         to: &HostPort,
@@ -310,7 +310,7 @@ impl Link {
             (ApiKey::ApiVersions, _) => "; a TLS listener does that: is cluster.tls missing?",
             (ApiKey::SaslHandshake | ApiKey::SaslAuthenticate, _) => "",
             (_, None) => {
-                "; a listener that queries for SASL does that: is cluster.admin.sasl missing?"
+                "; a listener that asks for SASL does that: is cluster.admin.sasl missing?"
             }
             _ => "",
         }

@@ -26,10 +26,10 @@ pub(super) const ABSENCE_TTL: Duration = Duration::from_secs(1);
 /// five minutes (`metadata.max.age.ms`).
 const HEARSAY_TTL: Duration = Duration::from_secs(15 * 60);
 
-/// Words of brokers kept at once. A client that queries for more names than this is not remembered, only served.
+/// Words of brokers kept at once. A client that asks for more names than this is not remembered, only served.
 const WORDS: usize = 4096;
 
-/// What a look-up queries for.
+/// What a look-up asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Name(Arc<str>),

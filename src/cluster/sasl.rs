@@ -39,7 +39,7 @@ async fn handshake(link: &mut Link, sasl: &Sasl, deadline: Instant) -> Result<()
     match failure_name(response.error_code) {
         None => Ok(()),
         Some(_) if response.error_code == ILLEGAL_SASL_STATE => Err(link.authentication_failed(
-            "this listener queries for no SASL, but cluster.admin.sasl is set".to_owned(),
+            "this listener asks for no SASL, but cluster.admin.sasl is set".to_owned(),
         )),
         Some(error) => {
             let offered: Vec<&str> = response.mechanisms.iter().map(StrBytes::as_str).collect();

@@ -32,7 +32,7 @@ pub(super) enum ScramError {
     #[error("the broker's SCRAM nonce does not continue ours")]
     Nonce,
     #[error(
-        "the broker queries for {0} SCRAM iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken"
+        "the broker asks for {0} SCRAM iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken"
     )]
     Iterations(u32),
     #[error("the broker does not know this password's SCRAM keys: its signature is wrong")]

@@ -31,7 +31,7 @@ pub struct Status {
     pub refresh_age: Option<Duration>,
     /// Brokers that `listener.node_ports.node_ids` leaves out, so that clients cannot be sent to them.
     pub nodes_outside: Vec<i32>,
-    /// Brokers that are told to clients at an address of this proxy's own: who queries for one queries us.
+    /// Brokers that are told to clients at an address of this proxy's own: who asks for one asks us.
     pub own_nodes: Vec<OwnNode>,
     /// Addresses from which connections come back to this proxy, through another one.
     #[serde(skip)]

@@ -143,7 +143,7 @@ async fn named(
 ) -> Result<Nodes, CallError> {
     let mut nodes = Vec::new();
     let hidden_before = facts.hidden.len();
-    // No topics would mean all topics in versions that we do not speak; here it queries for the brokers alone.
+    // No topics would mean all topics in versions that we do not speak; here it asks for the brokers alone.
     for page in names.chunks(PAGE).chain(names.is_empty().then_some(names)) {
         let topics = page.iter().map(|name| {
             let name = TopicName(StrBytes::from_string(name.clone()));

@@ -258,7 +258,7 @@ fn frame(comparison: &Comparison<'_>, least: u64, found: &mut Vec<Finding>) {
             values,
             why: format!(
                 "A request between {} and {} bytes passes sizegate, and the broker closes the connection for it without \
-                 an response: the client retries for minutes and learns nothing.",
+                 a response: the client retries for minutes and learns nothing.",
                 grouped(socket),
                 grouped(frame)
             ),

@@ -188,7 +188,7 @@ pub struct Session {
     last_traffic: Instant,
     /// When something else was last done: it counts for the idle timeout only.
     acted_at: Instant,
-    /// What both write queue had written when the timer last looked.
+    /// What both write queues had written when the timer last looked.
     seen_written: u64,
     timer: Pin<Box<Sleep>>,
     /// The timer's waker is this task's: it need not be polled again until it has elapsed.
@@ -540,7 +540,7 @@ async fn first_look(shared: &Shared, name: &str, node_id: Option<i32>) {
     }
 }
 
-/// Makes sure of a topic and of its limits as `node_id` applies them now. Where its partition is in topic_to_confirm the broker
+/// Makes sure of a topic and of its limits as `node_id` applies them now. Where its partition is in doubt the broker
 /// itself is asked: another one may be behind it.
 async fn confirm(shared: &Shared, topic_to_confirm: &ToConfirm, node_id: Option<i32>) -> Confirmed {
     let cluster = &shared.cluster;

@@ -175,7 +175,7 @@ pub struct OversizedFetch {
 }
 
 /// Whose heap it is.
-pub const OVERSIZED_NOTE: &str = "Kafka serves the first batch of an response whole, whatever the consumer's limit. It \
+pub const OVERSIZED_NOTE: &str = "Kafka serves the first batch of a response whole, whatever the consumer's limit. It \
     lands in the heap of this consumer, all at once, and its records beside it once they are decompressed: size the \
     heap for the largest batch, not for the setting.";
 

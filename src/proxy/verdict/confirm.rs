@@ -58,7 +58,7 @@ impl Judge {
         None
     }
 
-    /// What is in topic_to_confirm, and where in `evaluated` a learned limit no longer counts. A rule is never given up for a place
+    /// What is to be confirmed, and where in `evaluated` a learned limit no longer counts. A rule is never given up for a place
     /// that is not known: another broker, or this one a moment later, may know it and store the batch.
     fn look_at_each(&mut self, asked: &Gathered) -> (Vec<ToConfirm>, Vec<usize>) {
         let mut over: BTreeMap<Arc<str>, ToConfirm> = BTreeMap::new();

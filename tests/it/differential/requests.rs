@@ -318,7 +318,15 @@ pub fn pipelined_requests_are_answered_in_order(version: &str) {
             };
             // The last but one is a large one with acks 0: everything before it is answered, then the close.
             let frames: Vec<_> = (0..200).map(frame).collect();
-            talk(&address, &frames, PATIENCE)
+            let mut heard = talk(&address, &frames, PATIENCE);
+            // A broker closes with the last request unread, and the reset may overtake its last responses: not its word.
+            let is_broker = address == ways.kafka.bootstrap();
+            for _ in 0..20 {
+                if is_broker && heard.frames.len() < 198 {
+                    heard = talk(&address, &frames, PATIENCE);
+                }
+            }
+            heard
         });
     let [direct, proxied]: [Heard; 2] = heard.collect::<Vec<_>>().try_into().unwrap();
     let order = |heard: &Heard| {
