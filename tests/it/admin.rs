@@ -677,12 +677,14 @@ async fn peers_that_stall_before_they_ask_delay_nobody() {
 #[tokio::test]
 async fn peers_that_do_not_read_their_responses_delay_no_health_check() {
     let mut state = state(Readiness::default());
-    // Larger than what sockets take.
-    state.config = Arc::new(|| json!("x".repeat(8 << 20)));
+    // Larger than what these sockets take, and no larger: all sixteen must have begun before the first is given up.
+    state.config = Arc::new(|| json!("x".repeat(3 << 20)));
     let server = Server::start(state).await;
     let mut stalled = Vec::new();
     for _ in 0..16 {
-        let mut stream = server.connect().await;
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut stream = socket.connect(server.address).await.unwrap();
         let request = b"GET /api/v1/config HTTP/1.1\r\nHost: x\r\n\r\n";
         stream.write_all(request).await.unwrap();
         // Its response has begun: it has its place.
