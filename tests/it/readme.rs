@@ -169,7 +169,7 @@ fn every_sizegate_command_they_show_is_one() {
             if is_command {
                 count += 1;
                 let parsed = Cli::try_parse_from(&words);
-                let is_fine = parsed.is_ok_and(|_| true) || words.contains(&"--version");
+                let is_fine = parsed.is_ok() || words.contains(&"--version");
                 assert!(is_fine, "{}: {line}", document.name());
             }
         }
