@@ -275,7 +275,7 @@ fn refused(names: &[&str]) -> Vec<RefusedResource> {
     names.iter().map(one).collect()
 }
 
-fn response<R: Decodable + HeaderVersion>(frame: &[u8], version: i16) -> R {
+fn received<R: Decodable + HeaderVersion>(frame: &[u8], version: i16) -> R {
     let (length, body) = frame.split_first_chunk::<4>().unwrap();
     assert_eq!(u32::from_be_bytes(*length) as usize, body.len());
     let mut body = Bytes::copy_from_slice(body);
@@ -308,12 +308,12 @@ fn refusals_are_merged_into_the_brokers_response_in_every_version() {
                 .with_name(TopicName(text("theirs")))
                 .with_num_partitions(if version >= 5 { 3 } else { -1 }),
         );
-        let alone: CreateTopicsResponse = response(
+        let alone: CreateTopicsResponse = received(
             &response(Kind::Create, version, 7, &refused(&["a", "b"])),
             version,
         );
         let frame = encoded(&theirs, version);
-        let merged: CreateTopicsResponse = response(
+        let merged: CreateTopicsResponse = received(
             &merge(&frame, Kind::Create, version, &refused(&["a", "b"])).unwrap(),
             version,
         );
@@ -328,7 +328,7 @@ fn refusals_are_merged_into_the_brokers_response_in_every_version() {
             assert_eq!((first.num_partitions, first.replication_factor), (-1, -1));
             assert_eq!(first.configs.as_ref().map(Vec::len), Some(0));
         }
-        let into_empty: CreateTopicsResponse = response(
+        let into_empty: CreateTopicsResponse = received(
             &merge(&empty, Kind::Create, version, &refused(&["a"])).unwrap(),
             version,
         );
@@ -341,7 +341,7 @@ fn refusals_are_merged_into_the_brokers_response_in_every_version() {
                 .with_resource_name(text("1")),
         ]);
         let frame = encoded(&theirs, version);
-        let merged: AlterConfigsResponse = response(
+        let merged: AlterConfigsResponse = received(
             &merge(&frame, Kind::Replace, version, &refused(&["a"])).unwrap(),
             version,
         );
@@ -357,13 +357,13 @@ fn refusals_are_merged_into_the_brokers_response_in_every_version() {
         );
     }
     for version in 0..=1 {
-        let alone: IncrementalAlterConfigsResponse = response(
+        let alone: IncrementalAlterConfigsResponse = received(
             &response(Kind::Change, version, 7, &refused(&["a", "b"])),
             version,
         );
         assert_eq!(alone.responses.len(), 2);
         let frame = encoded(&alone, version);
-        let merged: IncrementalAlterConfigsResponse = response(
+        let merged: IncrementalAlterConfigsResponse = received(
             &merge(&frame, Kind::Change, version, &refused(&["c"])).unwrap(),
             version,
         );
