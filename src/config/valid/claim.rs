@@ -184,6 +184,12 @@ pub(super) fn offload(
         }
         _ => Redeem::All,
     };
+    if redeem != Redeem::Nobody && !report.has(&below(path, "redeem")) {
+        report.note(
+            &below(path, "redeem"),
+            "must be `false` in this version: consumers get tickets, and redeem them by themselves; write `offload: {redeem: false}`",
+        );
+    }
     Some(Offload {
         above_bytes: raw.above.or(Size(64 * 1024)).0,
         on_store_failure: raw.on_store_failure.or(StoreFailure::Refuse),
