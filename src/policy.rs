@@ -27,6 +27,6 @@ pub use loops::{LoopDetector, ResendKey};
 pub use refusal::{Blame, Place, Refusal};
 pub(crate) use refusal::{batch_of, grouped};
 pub(crate) use rules::LIMITS;
-pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
+pub use rules::{ClaimRules, Learned, MemberBound, Offloading, Policy, TopicPolicy};
 pub use stuck::{Consumer, LARGE_BYTES, LargeServed, Pass, StuckWatch, Visits};
 pub use violation::{BatchFacts, Limit, MemberLimit, RecordAt, Size, Violation};

@@ -159,9 +159,9 @@ impl Inner {
         renew_after: Duration,
     ) -> Result<Put, Failure> {
         if let Some(writer) = self.join(place) {
-            return writer.await.unwrap_or_else(|_| {
-                Err(stopped("its writer stopped"))
-            });
+            return writer
+                .await
+                .unwrap_or_else(|_| Err(stopped("its writer stopped")));
         }
         let leaving = Leaving { inner: self, place };
         let permit = self.requests.acquire().await;

@@ -1,7 +1,7 @@
 //! What the tasks of the control plane share: what is known, how it fares, and how to reach a broker.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::call_error::CallError;

@@ -12,7 +12,8 @@ use super::families::Families;
 use super::{BatchFacts, Limit, Size, Violation};
 use crate::claim::{Key, Keys, Layout};
 use crate::config::{
-    self, BatchLimit, ClaimCheck, Config, Decode, InsideLimit, Limits, Mode, Rule, StoreFailure, TopicPattern,
+    self, BatchLimit, ClaimCheck, Config, Decode, InsideLimit, Limits, Mode, Rule, StoreFailure,
+    TopicPattern,
 };
 use crate::inspect::{DeepLimits, Over};
 use crate::vocabulary::{Action, ErrorCode, Gate, Source};
@@ -61,7 +62,9 @@ impl ClaimRules {
             .iter()
             .map(|key| Key::new(&key.id, key.secret.as_bytes()))
             .collect();
-        let keys = keys.and_then(Keys::new).map_err(|error| error.to_string())?;
+        let keys = keys
+            .and_then(Keys::new)
+            .map_err(|error| error.to_string())?;
         let fallback = claim.fallback.topic.as_str();
         let (before, behind) = fallback.split_once("{topic}").unwrap_or((fallback, ""));
         Ok(Self {

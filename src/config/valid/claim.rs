@@ -169,6 +169,7 @@ pub(super) fn offload(
         return None;
     }
     let raw = raw.section();
+    let is_unread = matches!(raw.redeem, Field::Wrong);
     let redeem = match raw.redeem {
         Field::Given(RawRedeem::Word(false)) => Redeem::Nobody,
         Field::Given(RawRedeem::Section(section)) => {
@@ -184,7 +185,7 @@ pub(super) fn offload(
         }
         _ => Redeem::All,
     };
-    if redeem != Redeem::Nobody && !report.has(&below(path, "redeem")) {
+    if redeem != Redeem::Nobody && !is_unread {
         report.note(
             &below(path, "redeem"),
             "must be `false` in this version: consumers get tickets, and redeem them by themselves; write `offload: {redeem: false}`",
