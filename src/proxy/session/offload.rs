@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Pending;
+use crate::batch::BatchHeader;
 use crate::claim::{
     Class, Failure, Issuer, Namespace, OpenBatch, Planned, SignedTicket, Upload, Uploaded, offload,
     plan_offload,
@@ -22,6 +23,7 @@ use crate::config::StoreFailure;
 use crate::proxy::budget::Lease;
 use crate::proxy::verdict::{Offload, Ready, Stage, ToOffload};
 use crate::proxy::{Claims, Shared};
+use crate::vocabulary::Codec;
 use crate::wire::api::PREFIX_BYTES;
 use crate::wire::produce::Layout;
 use crate::wire::splice::Piece;
@@ -255,6 +257,9 @@ fn plan_one(
     let (Some(offloading), Some(batch)) = (&topic.policy.offload, frame.get(records)) else {
         return Stage::Left;
     };
+    // Without compression nothing is made: its records are the frame's own bytes.
+    let is_plain = BatchHeader::read(batch).is_ok_and(|header| header.codec() == Some(Codec::None));
+    let most_bytes = if is_plain { u64::MAX } else { most_bytes };
     let Ok(batch) = OpenBatch::open(&frame.slice_ref(batch), most_bytes, decoders) else {
         return Stage::Left;
     };
