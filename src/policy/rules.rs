@@ -70,7 +70,7 @@ impl ClaimRules {
         Ok(Self {
             keys: Arc::new(keys),
             layout: claim.layout,
-            renew_after: claim.retention / 2,
+            renew_after: claim.retention.checked_div(2).unwrap_or(claim.retention),
             fallback: (before.to_owned(), behind.to_owned()),
         })
     }
