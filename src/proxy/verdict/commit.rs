@@ -142,9 +142,11 @@ impl Judge {
             }
             Some(Stage::Inline(failure)) => {
                 topic.metrics.forwarded.inc();
-                self.shared
-                    .offload_log
-                    .log_failure(&topic.name, "forwarded as it came", failure);
+                self.shared.offload_log.log_failure(
+                    &topic.name,
+                    "forwarded as it came",
+                    failure.told(),
+                );
             }
             _ => topic.metrics.forwarded.inc(),
         }
@@ -169,7 +171,7 @@ impl Judge {
                         "record {record} bears the header {MARK_HEADER} and is no ticket of this topic"
                     ),
                 );
-                log.log_failure(&topic.name, "refused", &failure);
+                log.log_failure(&topic.name, "refused", failure.told());
                 let text = format!(
                     "sizegate: record {record} bears the header {MARK_HEADER} and is no ticket of this topic ({why}): \
                      remove the header (source=claim)"
@@ -187,10 +189,14 @@ impl Judge {
                     Failure::new(Class::Transient, "Changed", "the limits changed meanwhile")
                 });
                 if self.layout.acks == 0 {
-                    log.log_failure(&topic.name, "dropped: acks=0 has no response", &failure);
+                    log.log_failure(
+                        &topic.name,
+                        "dropped: acks=0 has no response",
+                        failure.told(),
+                    );
                     return None;
                 }
-                log.log_failure(&topic.name, "refused with code 19", &failure);
+                log.log_failure(&topic.name, "refused with code 19", failure.told());
                 let text = format!(
                     "sizegate: too large to be stored as it is, and the object store did not take its values in time \
                      ({}); send it again",

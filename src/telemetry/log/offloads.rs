@@ -5,7 +5,6 @@
 use tracing::{info, warn};
 
 use super::repeats::{Repeats, Summary, WORD, short};
-use crate::claim::Failure;
 
 /// Logs offloads: the first of a topic and client at once, its repetitions as counts per minute.
 #[derive(Debug, Default)]
@@ -49,15 +48,20 @@ impl OffloadLog {
         }
     }
 
-    /// A batch could not be offloaded; `what` became of it.
-    pub fn log_failure(&self, topic: &str, what: &'static str, failure: &Failure) {
+    /// A batch could not be offloaded; `what` became of it. Class, code and text of the failure say why.
+    pub fn log_failure(
+        &self,
+        topic: &str,
+        what: &'static str,
+        (class, code, text): (&str, &str, &str),
+    ) {
         let key = FailureKey {
             topic: short(topic, WORD),
             what,
-            code: short(&failure.code, WORD),
+            code: short(code, WORD),
         };
         if self.failed.is_first(key, |()| ()) {
-            warn!(target: "sizegate::offload", topic, what, class = failure.class.label(), code = failure.code, "not offloaded: {}", failure.text);
+            warn!(target: "sizegate::offload", topic, what, class, code, "not offloaded: {text}");
         }
     }
 
