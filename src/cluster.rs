@@ -172,6 +172,11 @@ impl Cluster {
         self.0.shared.condition.is_reached()
     }
 
+    /// The cluster's own id, once a broker has told it.
+    pub fn cluster_id(&self) -> Option<Arc<str>> {
+        self.0.shared.cluster_id().cloned()
+    }
+
     /// How the control plane fares.
     pub fn status(&self) -> Status {
         let shared = &self.0.shared;

@@ -9,6 +9,8 @@ pub const MESSAGE_TOO_LARGE: i16 = 10;
 pub const INVALID_TOPIC_EXCEPTION: i16 = 17;
 /// A batch is over `segment.bytes`.
 pub const RECORD_LIST_TOO_LARGE: i16 = 18;
+/// Not stored for want of replicas: every client sends the batch again, and none takes it for stored.
+pub const NOT_ENOUGH_REPLICAS: i16 = 19;
 /// A permission on the topic is missing.
 pub const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
 /// A permission on the cluster is missing.
@@ -205,6 +207,7 @@ mod tests {
             (MESSAGE_TOO_LARGE, "MESSAGE_TOO_LARGE"),
             (INVALID_TOPIC_EXCEPTION, "INVALID_TOPIC_EXCEPTION"),
             (RECORD_LIST_TOO_LARGE, "RECORD_LIST_TOO_LARGE"),
+            (NOT_ENOUGH_REPLICAS, "NOT_ENOUGH_REPLICAS"),
             (TOPIC_AUTHORIZATION_FAILED, "TOPIC_AUTHORIZATION_FAILED"),
             (CLUSTER_AUTHORIZATION_FAILED, "CLUSTER_AUTHORIZATION_FAILED"),
             (ILLEGAL_SASL_STATE, "ILLEGAL_SASL_STATE"),

@@ -31,7 +31,7 @@ pub use linger::{Arrival, LingerWatch, SentBatch, Suspect};
 pub use loops::{LoopDetector, ResendKey};
 pub(crate) use refusal::batch_of;
 pub use refusal::{Blame, Place, Refusal};
-pub use rules::{Learned, MemberBound, Policy, TopicPolicy};
+pub use rules::{ClaimRules, Learned, MemberBound, Offloading, Policy, TopicPolicy};
 pub use stuck::{Consumer, LARGE_BYTES, LargeServed, Pass, StuckWatch, Visits};
 pub use topic_config::{Change, GovernedKey, Manner, Value};
 pub use violation::{BatchFacts, Violation};

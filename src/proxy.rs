@@ -5,6 +5,7 @@
 
 mod advertised;
 mod budget;
+mod claims;
 mod closed;
 mod fetches;
 mod governed;
@@ -27,6 +28,7 @@ use tokio::sync::Semaphore;
 
 pub use advertised::Advertised;
 pub use budget::Budget;
+pub use claims::Claims;
 pub use listener::{BoundSockets, Listeners};
 
 use crate::cluster::Cluster;
@@ -34,7 +36,7 @@ use crate::config::{Decode, HostPort};
 use crate::findings::Commands;
 use crate::net::{Acceptor, Connector};
 use crate::policy::{Policy, StuckWatch};
-use crate::telemetry::log::{CloseLog, RefusalLog};
+use crate::telemetry::log::{CloseLog, OffloadLog, RefusalLog};
 use crate::telemetry::{Metrics, Observed, Refusals};
 use crate::wire::api_versions::ClientSoftware;
 
@@ -78,6 +80,10 @@ pub struct Shared {
     pub commands: Commands,
     /// The control plane's thread is gone, which it never should be: what was learned will never be learned again.
     pub is_control_plane_lost: AtomicBool,
+    /// The object store, where a claim check is configured.
+    pub claims: Option<Claims>,
+    /// A line for what is offloaded; repeated ones counted.
+    pub offload_log: OffloadLog,
     /// Numbers refusals.
     pub refusal_ids: AtomicU64,
     /// Long decodes at once: a bomb in every connection must not take every core.

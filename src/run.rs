@@ -31,8 +31,8 @@ use crate::config::{Config, Overrides, OwnAddresses};
 use crate::findings::Commands;
 use crate::net::{Acceptor, Connector, Own};
 use crate::policy::{Policy, StuckWatch};
-use crate::proxy::{Advertised, BoundSockets, Budget, Listeners, Shared};
-use crate::telemetry::log::{CloseLog, LevelHandle, RefusalLog};
+use crate::proxy::{Advertised, BoundSockets, Budget, Claims, Listeners, Shared};
+use crate::telemetry::log::{CloseLog, LevelHandle, OffloadLog, RefusalLog};
 use crate::telemetry::{Known, Metrics};
 
 /// How long the last log lines and responses of the admin server are waited for: with the drain's 25 s it stays within
@@ -133,6 +133,7 @@ async fn serve(
             "drain timeout is over: the rest is cut off"
         );
     }
+    finish_uploads(&shared).await;
     shutdown.cancel();
     // What was counted since the last minute is logged now or never.
     chores.close();
@@ -159,6 +160,18 @@ fn say_what_runs(config: &Config, admin: SocketAddr) {
     );
 }
 
+/// What was begun is an object without a ticket by now, or soon whole: it is not waited for long.
+async fn finish_uploads(shared: &Arc<Shared>) {
+    if shared.claims.is_some() {
+        let finished = off_thread(shared, |shared| {
+            if let Some(claims) = &shared.claims {
+                claims.finish();
+            }
+        });
+        let _ = tokio::time::timeout(LAST_WORDS, finished).await;
+    }
+}
+
 /// Everything sessions share, from a valid configuration; connects nowhere yet.
 ///
 /// # Errors
@@ -182,6 +195,12 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
     metrics
         .watch_held_bytes(move || held.held_bytes() as u64)
         .map_err(|e| in_words(&e))?;
+    let claims = config
+        .claim_check
+        .as_ref()
+        .map(|claim| Claims::open(claim, budget_bytes, &metrics))
+        .transpose()
+        .map_err(|e| in_words(&e))?;
     let shared = Arc::new(Shared {
         policy: ArcSwap::from_pointee(policy),
         advertised: Advertised::new(config.listener.advertise.clone(), cluster.clone()),
@@ -196,6 +215,8 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         observed: Arc::default(),
         stuck: StuckWatch::default(),
         metrics,
+        claims,
+        offload_log: OffloadLog::default(),
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,
         is_draining: AtomicBool::new(false),
@@ -220,6 +241,7 @@ async fn summarise(shared: Arc<Shared>, shutdown: CancellationToken) {
         shared.refusal_log.summarise();
         shared.close_log.summarise();
         shared.observed.summarise();
+        shared.offload_log.summarise();
         if is_over {
             return;
         }

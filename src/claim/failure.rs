@@ -60,6 +60,11 @@ impl std::error::Error for Failure {}
 const MOST_TEXT_CHARS: usize = 400;
 
 impl Failure {
+    /// Its class, code and text, for the log.
+    pub fn told(&self) -> (&str, &str, &str) {
+        (self.class.label(), &self.code, &self.text)
+    }
+
     /// A failure of our own finding.
     pub fn new(class: Class, code: &str, text: impl fmt::Display) -> Self {
         Self {

@@ -114,6 +114,23 @@ impl OpenBatch {
         })
     }
 
+    /// Bytes that [`OpenBatch::open`] would make: to take them from a budget first. Nothing is kept of them. `None`: more
+    /// than `most_bytes`, or it would not be opened at all.
+    pub fn made_bytes(batch: &[u8], most_bytes: u64, decoders: &mut Decoders) -> Option<u64> {
+        let header = BatchHeader::read(batch).ok()?;
+        let payload = batch.get(BATCH_HEADER_BYTES..)?;
+        let codec = header.codec()?;
+        if codec == Codec::None {
+            return Some(0);
+        }
+        let mut counted = Counted(0);
+        let decoder = decoders.decoder(codec, most_bytes);
+        match decoder.decode(payload, &mut counted) {
+            Ok(End::Complete | End::Stopped) => Some(counted.0),
+            Ok(End::OverCap) | Err(_) => None,
+        }
+    }
+
     /// The header as it came.
     pub const fn header(&self) -> &BatchHeader {
         &self.header
@@ -157,6 +174,16 @@ fn decode(
         (None, Err(error)) => Err(Unopened::Payload(error)),
         (None, Ok(End::OverCap)) => Err(Unopened::TooLarge),
         (None, Ok(End::Complete | End::Stopped)) => Ok(gathered.bytes.into()),
+    }
+}
+
+/// Counts what the decoder produces.
+struct Counted(u64);
+
+impl Output for Counted {
+    fn piece(&mut self, bytes: &[u8]) -> ControlFlow<()> {
+        self.0 = self.0.saturating_add(bytes.len() as u64);
+        ControlFlow::Continue(())
     }
 }
 

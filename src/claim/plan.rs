@@ -19,8 +19,8 @@ use crate::wire::splice::chain_bytes;
 /// The header that says what a value is (CloudEvents, and most others who say it at all).
 const CONTENT_TYPE_HEADER: &[u8] = b"content-type";
 
-/// What a ticket's digest and signature may make of the compressed size, beside those of a stand-in. Measured: two
-/// bytes at most in gzip, lz4, snappy and zstd.
+/// An allowance for each ticket: its digest and signature may compress to a little more than those of a stand-in. A batch
+/// that exceeds it is judged again with its true tickets, and refused: nothing is forwarded on the strength of this.
 const NOISE_BYTES: u64 = 4;
 
 /// Limits that a ticket can mend; `None` is no limit.

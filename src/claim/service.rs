@@ -27,6 +27,9 @@ use crate::telemetry::ClaimMetrics;
 /// Requests to the store at once: more would only queue there.
 const MOST_REQUESTS: usize = 128;
 
+/// Values hashed and compressed at once.
+const MOST_PREPARED: usize = 4;
+
 /// A value that goes to the store.
 pub struct Upload {
     /// Whose it is.
@@ -71,14 +74,20 @@ struct Inner {
     store: Store,
     metrics: Arc<ClaimMetrics>,
     requests: Semaphore,
+    preparing: Arc<Semaphore>,
     /// Who waits for an object that somebody writes.
     writing: Mutex<HashMap<Place, Waiting>>,
 }
 
 impl Handle {
-    /// Begins an upload; it goes on when nobody waits for its response any more.
+    /// Begins an upload; it goes on when nobody waits for its response any more. After [`Service::finish`] it is
+    /// refused.
     pub fn upload(&self, upload: Upload) -> Response<Uploaded> {
         let (response, asker) = oneshot::channel();
+        if self.tasks.is_closed() {
+            let _ = response.send(Err(stopped("the process ends")));
+            return asker;
+        }
         let inner = Arc::clone(&self.inner);
         self.tasks.spawn_on(
             async move {
@@ -108,11 +117,15 @@ impl Inner {
             lease,
         } = upload;
         let size = value.len() as u64;
-        // Hashing takes milliseconds for megabytes: not on the thread that everybody's requests run on.
-        let prepared = tokio::task::spawn_blocking(move || Prepared::new(value, form));
-        let prepared = prepared
-            .await
-            .map_err(|_| Failure::new(Class::Transient, "Stopped", "the process ends"))?;
+        // Hashing takes milliseconds for megabytes: not on the thread that everybody's requests run on. Nobody can stop
+        // it once it has begun, so it owns its turn and the memory's permit.
+        let turn = Arc::clone(&self.preparing).acquire_owned().await;
+        let prepared = tokio::task::spawn_blocking(move || {
+            let prepared = Prepared::new(value, form);
+            drop(turn);
+            (prepared, lease)
+        });
+        let (prepared, lease) = prepared.await.map_err(|_| stopped("the process ends"))?;
         let Prepared {
             digest,
             object,
@@ -121,8 +134,8 @@ impl Inner {
         let now = SystemTime::now();
         let place = issuer.place(&digest, form, now);
         let put = self.put(&place, &object, renew_after).await?;
-        drop(lease);
         let object_bytes = object.len() as u64;
+        drop((object, lease));
         let ticket = issuer.ticket(
             &place,
             digest,
@@ -146,13 +159,9 @@ impl Inner {
         renew_after: Duration,
     ) -> Result<Put, Failure> {
         if let Some(writer) = self.join(place) {
-            return writer.await.unwrap_or_else(|_| {
-                Err(Failure::new(
-                    Class::Transient,
-                    "Stopped",
-                    "its writer stopped",
-                ))
-            });
+            return writer
+                .await
+                .unwrap_or_else(|_| Err(stopped("its writer stopped")));
         }
         let leaving = Leaving { inner: self, place };
         let permit = self.requests.acquire().await;
@@ -204,6 +213,10 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         self.leave();
     }
+}
+
+fn stopped(why: &str) -> Failure {
+    Failure::new(Class::Transient, "Stopped", why)
 }
 
 /// A value, hashed, and the object that it will be.
@@ -267,6 +280,7 @@ impl Service {
                 store,
                 metrics,
                 requests: Semaphore::new(MOST_REQUESTS),
+                preparing: Arc::new(Semaphore::new(MOST_PREPARED)),
                 writing: Mutex::default(),
             }),
         };

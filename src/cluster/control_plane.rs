@@ -1,7 +1,7 @@
 //! What the tasks of the control plane share: what is known, how it fares, and how to reach a broker.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::call_error::CallError;
@@ -25,6 +25,8 @@ pub(super) struct ControlPlane {
     pub(super) refresh_interval: Duration,
     /// Where the last connection to any broker succeeded.
     last_good: Mutex<Option<HostPort>>,
+    /// The cluster's own id, which never changes.
+    cluster_id: OnceLock<Arc<str>>,
 }
 
 impl ControlPlane {
@@ -37,7 +39,18 @@ impl ControlPlane {
             sasl: config.cluster.admin_sasl.clone(),
             refresh_interval: config.cluster.refresh_interval,
             last_good: Mutex::new(None),
+            cluster_id: OnceLock::new(),
         }
+    }
+
+    pub(super) fn learn_cluster_id(&self, id: Option<&str>) {
+        if let Some(id) = id.filter(|id| !id.is_empty()) {
+            self.cluster_id.get_or_init(|| id.into());
+        }
+    }
+
+    pub(super) fn cluster_id(&self) -> Option<&Arc<str>> {
+        self.cluster_id.get()
     }
 
     pub(super) async fn open(

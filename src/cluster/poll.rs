@@ -88,6 +88,7 @@ async fn refresh(shared: &ControlPlane, link: &mut Link, pace: Pace) -> Result<(
     let metadata = link.metadata(&request, deadline).await?;
     shared.condition.reached();
     shared.learn_nodes(&metadata);
+    shared.learn_cluster_id(metadata.cluster_id());
     let own = shared.own_nodes(&metadata.nodes()).await;
     shared.condition.own_nodes(own);
     shared.look_for_loops().await;

@@ -60,6 +60,7 @@ pub(super) struct Metadata {
     version: i16,
     error_code: i16,
     topics: usize,
+    cluster_id: Option<String>,
 }
 
 /// One topic of a MetadataResponse.
@@ -96,10 +97,12 @@ impl Metadata {
     /// Reads the whole response once.
     pub(super) fn check(body: Bytes, version: i16) -> Result<Self, Malformed> {
         let mut topics = 0usize;
+        let mut cluster_id = None;
         let error_code = read_metadata(
             &body,
             version,
             |_, _| {},
+            |id| cluster_id = id.map(str::to_owned),
             |_| topics = topics.saturating_add(1),
         )?;
         Ok(Self {
@@ -107,7 +110,12 @@ impl Metadata {
             version,
             error_code,
             topics,
+            cluster_id,
         })
+    }
+
+    pub(super) fn cluster_id(&self) -> Option<&str> {
+        self.cluster_id.as_deref()
     }
 
     pub(super) const fn error_code(&self) -> i16 {
@@ -126,12 +134,13 @@ impl Metadata {
             self.version,
             |id, address| nodes.push((id, address)),
             |_| {},
+            |_| {},
         );
         nodes
     }
 
     pub(super) fn each_topic(&self, each: impl FnMut(TopicEntry<'_>)) {
-        let _ = read_metadata(&self.body, self.version, |_, _| {}, each);
+        let _ = read_metadata(&self.body, self.version, |_, _| {}, |_| {}, each);
     }
 }
 
@@ -140,6 +149,7 @@ fn read_metadata(
     body: &[u8],
     version: i16,
     mut node: impl FnMut(i32, HostPort),
+    cluster_id: impl FnOnce(Option<&str>),
     mut topic: impl FnMut(TopicEntry<'_>),
 ) -> Result<i16, Malformed> {
     if version < METADATA_VERSIONS.0 || version > METADATA_VERSIONS.1 {
@@ -162,7 +172,7 @@ fn read_metadata(
             },
         );
     }
-    r.string(true, "cluster_id")?;
+    cluster_id(text(r, "cluster_id")?);
     r.int32("controller_id")?;
     for _ in 0..r.count(true, "topics")?.unwrap_or(0) {
         topic(read_topic(r)?);

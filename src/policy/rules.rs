@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::RegexSet;
@@ -9,8 +10,10 @@ use regex::RegexSet;
 use super::clients::{Client, ClientMatchers, ClientRules};
 use super::codecs::CodecRule;
 use super::{BatchFacts, Limit, Size, Violation};
+use crate::claim::{Key, Keys, Layout};
 use crate::config::{
-    self, BatchLimit, Config, Decode, InsideLimit, Limits, Mode, Rule, TopicPattern,
+    self, BatchLimit, ClaimCheck, Config, Decode, InsideLimit, Limits, Mode, Rule, StoreFailure,
+    TopicPattern,
 };
 use crate::families::Families;
 use crate::inspect::{DeepLimits, Over};
@@ -37,6 +40,58 @@ pub struct Policy {
     family_config: config::Families,
     /// As of the topics last seen.
     families: Families,
+    claims: Option<Arc<ClaimRules>>,
+}
+
+/// What all rules that offload have in common.
+#[derive(Debug)]
+pub struct ClaimRules {
+    /// Who signs.
+    pub keys: Arc<Keys>,
+    /// How objects are named.
+    pub layout: Layout,
+    /// An object above this age is written again for a new ticket: half of how long the store keeps it.
+    pub renew_after: Duration,
+    /// What stands before and behind a topic's name in that of its fallback topic.
+    fallback: (String, String),
+}
+
+impl ClaimRules {
+    fn compile(claim: &ClaimCheck) -> Result<Self, String> {
+        let keys: Result<Vec<Key>, _> = claim
+            .keys
+            .iter()
+            .map(|key| Key::new(&key.id, key.secret.as_bytes()))
+            .collect();
+        let keys = keys
+            .and_then(Keys::new)
+            .map_err(|error| error.to_string())?;
+        let fallback = claim.fallback.topic.as_str();
+        let (before, behind) = fallback.split_once("{topic}").unwrap_or((fallback, ""));
+        Ok(Self {
+            keys: Arc::new(keys),
+            layout: claim.layout,
+            renew_after: claim.retention.checked_div(2).unwrap_or(claim.retention),
+            fallback: (before.to_owned(), behind.to_owned()),
+        })
+    }
+
+    /// Kafka's own topics and those for lost tickets: nobody there knows what to do with a ticket, or it is one already.
+    fn leaves(&self, topic: &str) -> bool {
+        let (before, behind) = &self.fallback;
+        topic.starts_with("__") || (topic.starts_with(before) && topic.ends_with(behind))
+    }
+}
+
+/// How a topic's values are offloaded.
+#[derive(Debug, Clone)]
+pub struct Offloading {
+    /// Values larger than this go to the store.
+    pub above_bytes: u64,
+    /// When the store is down.
+    pub on_store_failure: StoreFailure,
+    /// The rest.
+    pub claims: Arc<ClaimRules>,
 }
 
 /// What the policy says of one topic.
@@ -44,6 +99,9 @@ pub struct Policy {
 pub struct TopicPolicy {
     /// What happens above a limit; `observe` where the mode says so.
     pub action: Action,
+    /// There if, and only if, values are offloaded: the action is [`Action::Offload`], and the topic is none that is left
+    /// alone.
+    pub offload: Option<Offloading>,
     /// The Kafka error code of refusals.
     pub error_code: ErrorCode,
     /// The rule's remedy.
@@ -155,6 +213,11 @@ impl Policy {
             near_limit: config.near_limit,
             family_config: config.families.clone(),
             families: Families::default(),
+            claims: config
+                .claim_check
+                .as_ref()
+                .map(|claim| ClaimRules::compile(claim).map(Arc::new))
+                .transpose()?,
         })
     }
 
@@ -320,6 +383,7 @@ impl Policy {
         };
         TopicPolicy {
             action,
+            offload: self.offloading(topic, rule.filter(|_| !self.observes())),
             error_code: rule.map_or(ErrorCode::Auto, |rule| rule.error_code),
             remedy: rule.and_then(|rule| rule.remedy.as_deref()).map(Arc::from),
             inherits: !matches!(in_force.batch_bytes, Some(BatchLimit::None)),
@@ -333,6 +397,18 @@ impl Policy {
             members: Vec::new(),
             codecs: None,
         }
+    }
+}
+
+impl Policy {
+    fn offloading(&self, topic: &str, rule: Option<&Rule>) -> Option<Offloading> {
+        let offload = rule?.offload.as_ref()?;
+        let claims = self.claims.as_ref()?;
+        (!claims.leaves(topic)).then(|| Offloading {
+            above_bytes: offload.above_bytes,
+            on_store_failure: offload.on_store_failure,
+            claims: Arc::clone(claims),
+        })
     }
 }
 
@@ -363,6 +439,37 @@ impl TopicPolicy {
         };
         Some(Violation {
             limit,
+            size: over.size,
+            record: over.record,
+            unreadable: None,
+        })
+    }
+
+    /// The limits inside a batch of which nothing was offloaded yet: a value above the threshold is over, too.
+    pub fn inside_before_offload(&self) -> DeepLimits {
+        let Some(offload) = &self.offload else {
+            return self.inside;
+        };
+        let above = offload.above_bytes;
+        let value_bytes = self.inside.value_bytes.map_or(above, |set| set.min(above));
+        DeepLimits {
+            value_bytes: Some(value_bytes),
+            ..self.inside
+        }
+    }
+
+    /// A value above the threshold, where no limit is set for values: no violation in the end, but reason to offload.
+    pub fn above_threshold(&self, over: &Over) -> Option<Violation> {
+        self.offload.as_ref().filter(|_| over.gate == Gate::Value)?;
+        Some(Violation {
+            limit: Limit {
+                gate: over.gate,
+                value: over.limit_bytes,
+                source: Source::Rule,
+                name: None,
+                headroom_bytes: 0,
+                member_limit: None,
+            },
             size: over.size,
             record: over.record,
             unreadable: None,

@@ -7,6 +7,7 @@
 mod buffers;
 mod explain;
 mod metadata_tap;
+mod offload;
 mod requests;
 mod responses;
 mod sasl;
@@ -482,6 +483,12 @@ impl Session {
                     for (topic_to_confirm, confirmed) in to_confirm.into_iter().zip(confirmed) {
                         asked.confirm(topic_to_confirm.topic, confirmed);
                     }
+                }
+                Question::Plan(to_offload) => {
+                    offload::plan(&shared, &mut pending, to_offload).await;
+                }
+                Question::Upload(entries) => {
+                    offload::upload(&shared, &mut pending, entries).await;
                 }
                 Question::FrameLimit => {
                     asked.frame = true;

@@ -11,6 +11,7 @@ mod confirm;
 mod evaluate;
 mod frame;
 mod measure;
+mod offload;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -23,6 +24,8 @@ use uuid::Uuid;
 pub use self::confirm::ToConfirm;
 use self::evaluate::Evaluation;
 pub use self::evaluate::{Inspected, LongDecode, inspect_long};
+use self::offload::Undone;
+pub use self::offload::{Offload, Ready, Stage, ToOffload};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
@@ -124,6 +127,8 @@ pub struct Gathered {
     /// How often long decodes were done, and what they found.
     decodes: u8,
     inspected: Inspected,
+    /// What is offloaded, once that is decided.
+    pub offload: Option<Box<Offload>>,
 }
 
 /// What a session's broker says of a topic when asked.
@@ -180,6 +185,10 @@ pub enum Question {
     Topics(Vec<ToConfirm>),
     /// What is inside these batches.
     Decode(Vec<LongDecode>),
+    /// What tickets would make of these batches.
+    Plan(Vec<ToOffload>),
+    /// Whether the values of these partition entries are in the store.
+    Upload(Vec<usize>),
     /// How large a request this session's broker takes.
     FrameLimit,
 }
@@ -220,6 +229,8 @@ enum Outcome {
     Over(Measured, Violation),
     /// It has no records, where the broker would neither answer nor close.
     NoRecords(Arc<TopicHandle>),
+    /// It was to be offloaded, and is not.
+    Undone(Arc<TopicHandle>, Undone),
     /// It is answered here for another reason than size.
     Response(i16, &'static str),
 }
@@ -250,7 +261,7 @@ impl Outcome {
         match self {
             Self::Pass | Self::Invalid | Self::SpoilsRequest | Self::Within(_) => false,
             Self::Over(measured, _) => measured.topic.policy.action != Action::Observe,
-            Self::NoRecords(_) | Self::Response(..) => true,
+            Self::NoRecords(_) | Self::Response(..) | Self::Undone(..) => true,
         }
     }
 
@@ -361,6 +372,12 @@ impl Judge {
                     policy,
                     asked,
                 );
+                let outcome = match (&asked.offload, &resolved) {
+                    (Some(offload), Resolved::Topic(topic)) => {
+                        offload.adjust(partition_entry, topic, outcome)
+                    }
+                    _ => outcome,
+                };
                 evaluated.push(Evaluated {
                     topic_entry,
                     partition_entry,
@@ -446,7 +463,11 @@ impl Judge {
             let records = self.layout.partitions[entry].records.clone();
             if let (Outcome::Over(measured, _), Some(records)) = (&evaluated.outcome, records) {
                 let topic = Arc::clone(&measured.topic);
-                evaluated.outcome = evaluation.evaluate(&topic, entry, records);
+                let outcome = evaluation.evaluate(&topic, entry, records);
+                evaluated.outcome = match &asked.offload {
+                    Some(offload) => offload.adjust(entry, &topic, outcome),
+                    None => outcome,
+                };
             }
         }
         let long = evaluation.into_long();

@@ -98,6 +98,11 @@ impl Live {
     /// The keys that changed and need a restart.
     fn apply(&self, new: &Config) -> Result<Vec<String>, String> {
         let reload = config::reload(&self.config.load(), new);
+        if let Some(rule) = unserved(&reload.config) {
+            return Err(format!(
+                "rules[{rule}].action: `offload` needs `claim_check`, which was not there when the process started: restart it"
+            ));
+        }
         let policy = Policy::compile(&reload.config)?;
         if let Some(level) = &self.level {
             level.set(reload.config.telemetry.log_level);
@@ -113,4 +118,12 @@ impl Live {
         }
         Ok(reload.needs_restart)
     }
+}
+
+/// A rule that offloads, where the process has opened no store to offload to.
+fn unserved(config: &Config) -> Option<usize> {
+    if config.claim_check.is_some() {
+        return None;
+    }
+    config.rules.iter().position(|rule| rule.offload.is_some())
 }

@@ -5,6 +5,7 @@
 
 mod closes;
 mod line;
+mod offloads;
 mod refusals;
 mod repeats;
 
@@ -18,6 +19,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 
 pub use self::closes::CloseLog;
 use self::line::Line;
+pub use self::offloads::OffloadLog;
 pub use self::refusals::RefusalLog;
 use crate::vocabulary::{LogFormat, LogLevel};
 

@@ -11,6 +11,7 @@ use prometheus::{
     IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, PullingGauge, Registry, TextEncoder,
 };
 
+use super::claims::ClaimMetrics;
 use super::clients::{ClientConnection, Clients};
 use super::counters::TimeHistogram;
 use super::families::{Cells, Known, ProcessCells};
@@ -36,6 +37,7 @@ pub struct Metrics {
     pub memory_budget_bytes: IntGauge,
     /// Times a session stopped reading because the budget was spent.
     pub memory_waits: IntCounter,
+    claims: Arc<ClaimMetrics>,
     known: Arc<OnceLock<Weak<dyn Known>>>,
     started_at: SystemTime,
 }
@@ -56,6 +58,7 @@ impl Metrics {
 
     fn try_new(topics: usize) -> prometheus::Result<Self> {
         let registry = Registry::new_custom(Some(NAMESPACE.into()), None)?;
+        let claims = Arc::new(ClaimMetrics::new(topics));
         let topics = Arc::new(Topics::new(topics));
         let cells = Arc::new(ProcessCells::new());
         let known = Arc::new(OnceLock::new());
@@ -132,6 +135,7 @@ impl Metrics {
                 "memory_waits_total",
                 "Times a connection had to wait because the memory budget was spent.",
             )?,
+            claims,
             known,
             started_at: SystemTime::now(),
             registry,
@@ -247,6 +251,11 @@ impl Metrics {
         self.last_reload_success.set(is_in_force.into());
     }
 
+    /// The claim check's counters.
+    pub const fn claims(&self) -> &Arc<ClaimMetrics> {
+        &self.claims
+    }
+
     /// Everything, in Prometheus' text format. Takes ten to twenty milliseconds with a thousand topics: not for a thread
     /// that serves clients.
     ///
@@ -260,6 +269,7 @@ impl Metrics {
             known: Arc::clone(&self.known),
         };
         cells.write(&mut text);
+        self.claims.write(&mut text);
         Ok(text)
     }
 }

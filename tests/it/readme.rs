@@ -132,6 +132,10 @@ fn every_configuration_they_show_is_accepted() {
             let cluster = "cluster: {bootstrap_servers: [\"localhost:9092\"]}\n";
             let config = format!("{}{block}", if is_whole { "" } else { cluster });
             let folder = tempfile::tempdir().unwrap();
+            // The one file that a configuration shown needs to be there.
+            let key = folder.path().join("claim-k1");
+            std::fs::write(&key, [7; 32]).unwrap();
+            let config = config.replace("/run/secrets/claim-k1", &key.display().to_string());
             let file = folder.path().join("sizegate.yaml");
             std::fs::write(&file, config).unwrap();
             let output = Command::new(env!("CARGO_BIN_EXE_sizegate"))

@@ -16,6 +16,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 
 use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
+use super::offload::Original;
 use super::{
     BACKLOG_BYTES, Close, Gathering, HEAD, LONGEST_GATHERING, STALL, STALL_BYTES, Session,
 };
@@ -105,6 +106,8 @@ pub(super) struct Pending {
     pub policy: Option<Arc<Policy>>,
     /// What has been asked for it.
     pub asked: Gathered,
+    /// As it came, while other bytes are in `frame`.
+    pub original: Option<Original>,
 }
 
 impl Requests {

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::measure::{look_inside, sample};
-use super::{Evaluated, Judge, Measured, Outcome, Refused, Sent, Verdict};
+use super::offload::Undone;
+use super::{Evaluated, Gathered, Judge, Measured, Outcome, Refused, Sent, Stage, Verdict};
 use crate::batch::BatchHeader;
-use crate::error_code::INVALID_RECORD;
+use crate::claim::{Class, Failure, MARK_HEADER};
+use crate::error_code::{INVALID_RECORD, NOT_ENOUGH_REPLICAS};
 use crate::policy::{self, Arrival, BatchFacts, Blame, LoopDetector, ResendKey, Violation};
 use crate::proxy::ClientInfo;
 use crate::proxy::topics::TopicHandle;
@@ -19,7 +21,13 @@ const MOST_FLAGGED: i32 = 65_536;
 
 impl Judge {
     /// Counts, logs and refuses what [`Judge::evaluate`] found.
-    pub fn commit(&mut self, frame: &[u8], client: &ClientInfo, arrival: &Arrival) -> Verdict {
+    pub fn commit(
+        &mut self,
+        frame: &[u8],
+        asked: &Gathered,
+        client: &ClientInfo,
+        arrival: &Arrival,
+    ) -> Verdict {
         let now = arrival.ended;
         let mut verdict = Verdict::default();
         let may_linger = client.may_linger();
@@ -56,7 +64,7 @@ impl Judge {
                 Outcome::Within(mut measured) => {
                     self.count(&mut measured, batch, now);
                     self.count_near(&measured, frame);
-                    measured.topic.metrics.forwarded.inc();
+                    self.count_forwarded(&measured.topic, partition_entry, asked, client);
                     verdict.sent.push(measured.sent(partition));
                     None
                 }
@@ -73,6 +81,12 @@ impl Judge {
                 Outcome::Over(mut measured, violation) => {
                     look_inside(&mut measured, batch);
                     Some(self.refuse(&measured, violation, partition, client, now))
+                }
+                Outcome::Undone(topic, undone) => {
+                    let Some(result) = self.undone(&topic, undone, partition) else {
+                        continue;
+                    };
+                    Some(result)
                 }
                 Outcome::NoRecords(_) => Some(PartitionResult::refused(
                     partition,
@@ -104,6 +118,98 @@ impl Judge {
             verdict.kept = Some(self.grouped(frame, &kept));
         }
         verdict
+    }
+
+    /// Counts a batch that is within all limits, as it came or with tickets.
+    fn count_forwarded(
+        &self,
+        topic: &TopicHandle,
+        partition_entry: usize,
+        asked: &Gathered,
+        client: &ClientInfo,
+    ) {
+        let offload = asked.offload.as_ref();
+        match offload.and_then(|offload| offload.stages.get(&partition_entry)) {
+            Some(Stage::Done { records, bytes }) => {
+                topic.metrics.offloaded.inc();
+                let counts = self.shared.metrics.claims().topic(&topic.name);
+                counts.offloaded_records.inc_by(*records);
+                counts.offloaded_bytes.inc_by(*bytes);
+                let client_id = client.client_id.as_deref().unwrap_or_default();
+                self.shared
+                    .offload_log
+                    .log_offload(&topic.name, client_id, *records, *bytes);
+            }
+            Some(Stage::Inline(failure)) => {
+                topic.metrics.forwarded.inc();
+                self.shared.offload_log.log_failure(
+                    &topic.name,
+                    "forwarded as it came",
+                    failure.told(),
+                );
+            }
+            _ => topic.metrics.forwarded.inc(),
+        }
+    }
+
+    /// Counts what was to be offloaded and is not. `None`: nobody waits for a response, and it is dropped.
+    fn undone(
+        &self,
+        topic: &TopicHandle,
+        undone: Undone,
+        partition: i32,
+    ) -> Option<PartitionResult> {
+        topic.metrics.refused.inc();
+        let log = &self.shared.offload_log;
+        match undone {
+            Undone::Forged(record, why) => {
+                self.shared.metrics.claims().topic(&topic.name).forged.inc();
+                let failure = Failure::new(
+                    Class::Config,
+                    why.label(),
+                    format_args!(
+                        "record {record} bears the header {MARK_HEADER} and is no ticket of this topic"
+                    ),
+                );
+                log.log_failure(&topic.name, "refused", failure.told());
+                let text = format!(
+                    "sizegate: record {record} bears the header {MARK_HEADER} and is no ticket of this topic ({why}): \
+                     remove the header (source=claim)"
+                );
+                let flagged = vec![i32::try_from(record).unwrap_or(0)];
+                Some(PartitionResult::refused(
+                    partition,
+                    INVALID_RECORD,
+                    text,
+                    flagged,
+                ))
+            }
+            Undone::Failed(failure) => {
+                let failure = failure.unwrap_or_else(|| {
+                    Failure::new(Class::Transient, "Changed", "the limits changed meanwhile")
+                });
+                if self.layout.acks == 0 {
+                    log.log_failure(
+                        &topic.name,
+                        "dropped: acks=0 has no response",
+                        failure.told(),
+                    );
+                    return None;
+                }
+                log.log_failure(&topic.name, "refused with code 19", failure.told());
+                let text = format!(
+                    "sizegate: too large to be stored as it is, and the object store did not take its values in time \
+                     ({}); send it again",
+                    failure.code
+                );
+                Some(PartitionResult::refused(
+                    partition,
+                    NOT_ENOUGH_REPLICAS,
+                    text,
+                    Vec::new(),
+                ))
+            }
+        }
     }
 
     /// Whether a record waited in its producer for nothing: a few integer operations.
@@ -157,6 +263,10 @@ impl Judge {
             topic.metrics.near_limit(Gate::Batch);
         }
         for gate in near.gates() {
+            if gate == Gate::Value && policy.inside.value_bytes.is_none() {
+                // Near the threshold for offloading: that is no limit.
+                continue;
+            }
             topic.metrics.near_limit(gate);
         }
         if is_near(request_bytes(frame), Some(self.shared.frame_bytes.into())) {

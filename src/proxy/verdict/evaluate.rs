@@ -25,7 +25,7 @@ const FIRST_ZSTD_VERSION: i16 = 7;
 const TRANSACTIONAL: u8 = 0x10;
 
 /// From this version on, Produce carries exactly one magic-2 batch per partition.
-const FIRST_BATCH_VERSION: i16 = 3;
+pub(super) const FIRST_BATCH_VERSION: i16 = 3;
 
 /// Bytes that may be decompressed for one request on its session's own turn: a millisecond of gzip, less of every
 /// other codec.
@@ -380,7 +380,7 @@ impl<'a> Evaluation<'a> {
         bytes: &[u8],
     ) -> Outcome {
         let topic = Arc::clone(&measured.topic);
-        if topic.policy.inside.is_none() {
+        if self.limits_inside(&topic).is_none() {
             return Outcome::Within(measured);
         }
         let (seen, was_decoded) =
@@ -395,7 +395,10 @@ impl<'a> Evaluation<'a> {
             Judgement::Within => return Outcome::Within(measured),
             // The broker refuses it for its checksum.
             Judgement::BadCrc => None,
-            Judgement::Over(over) => topic.policy.violation(&over),
+            Judgement::Over(over) => topic
+                .policy
+                .violation(&over)
+                .or_else(|| topic.policy.above_threshold(&over)),
             Judgement::Undecodable(why) => topic.policy.unreadable(why.label()),
             // Decoded off this turn, and still not to its end; or that did not work out.
             Judgement::Unfinished if was_decoded || self.has_decoded() => {
@@ -409,6 +412,15 @@ impl<'a> Evaluation<'a> {
                 Outcome::Over(measured, violation)
             }
             None => Outcome::Pass,
+        }
+    }
+
+    /// A value above the threshold is over until what is offloaded has been decided.
+    fn limits_inside(&self, topic: &TopicHandle) -> DeepLimits {
+        if self.asked.is_offload_decided() {
+            topic.policy.inside
+        } else {
+            topic.policy.inside_before_offload()
         }
     }
 
@@ -433,7 +445,7 @@ impl<'a> Evaluation<'a> {
         let header = measured.header;
         let limits = DeepLimits {
             is_rewritten: header.magic == 2 && measured.topic.is_rewritten(header.codec()),
-            ..policy.inside
+            ..self.limits_inside(&measured.topic)
         };
         let seen = self.inspect_now(&header, bytes, &limits, look);
         let is_cut = seen.inspection.is_cut || seen.inspection.finding == Judgement::Unfinished;

@@ -13,7 +13,8 @@ fn claim_check(more: &str) -> String {
     )
 }
 
-const RULE: &str = "rules: [{name: loans, topics: [loans], action: offload}]\n";
+const RULE: &str =
+    "rules: [{name: loans, topics: [loans], action: offload, offload: {redeem: false}}]\n";
 
 #[test]
 fn the_least_that_is_needed_has_the_defaults_of_the_contract() {
@@ -29,7 +30,7 @@ fn the_least_that_is_needed_has_the_defaults_of_the_contract() {
     let offload = config.rules[0].offload.clone().unwrap();
     assert_eq!(offload.above_bytes, 64 * 1024);
     assert_eq!(offload.on_store_failure, StoreFailure::Refuse);
-    assert_eq!(offload.redeem, Redeem::All);
+    assert_eq!(offload.redeem, Redeem::Nobody);
     assert_eq!(with("").claim_check, None);
 }
 
@@ -49,10 +50,6 @@ rules:
   topics: [loans]
   action: offload
   offload: {above: 128KiB, on_store_failure: inline_if_fits, redeem: false}
-- name: others
-  topics: [others]
-  action: offload
-  offload: {redeem: {clients: {client_ids: [a]}}}
 ";
     let config = with(text);
     let claim = config.claim_check.as_ref().unwrap();
@@ -67,10 +64,6 @@ rules:
         config.rules[0].offload.as_ref().unwrap().redeem,
         Redeem::Nobody
     );
-    assert!(matches!(
-        config.rules[1].offload.as_ref().unwrap().redeem,
-        Redeem::Clients(_)
-    ));
     let shown = format!("{} {config:?}", config.to_json());
     for secret in ["hunter2", "thirty-two"] {
         assert!(!shown.contains(secret), "{shown}");
@@ -82,7 +75,6 @@ rules:
         ("/claim_check/keys/1/id", "k1"),
         ("/claim_check/retention", "30d"),
         ("/rules/0/offload/above", "128KiB"),
-        ("/rules/1/offload/redeem/clients/client_ids/0", "a"),
     ] {
         let json = config.to_json();
         assert_eq!(json.pointer(pointer).unwrap(), expected, "{pointer}");
@@ -110,12 +102,20 @@ fn what_is_wrong_in_it_is_said_at_its_key() {
         (claim_check("  fallback: {topic: '{topic}'}"), "claim_check.fallback.topic"),
         (claim_check("  layout: hour"), "`day`, `content` or `event`"),
         (
-            format!("{}rules: [{{name: a, topics: [__consumer_offsets], action: offload}}]", claim_check("")),
+            format!("{}rules: [{{name: a, topics: [__consumer_offsets], action: offload, offload: {{redeem: false}}}}]", claim_check("")),
             "rules[0].topics[0]: `__consumer_offsets` is Kafka's own",
         ),
         (
             format!("{}inspection: {{decode: never}}\n{RULE}", claim_check("")),
             "`inspection.decode` is `never`",
+        ),
+        (
+            format!("{}rules: [{{name: a, topics: [t], action: offload}}]", claim_check("")),
+            "rules[0].offload.redeem: must be `false` in this version",
+        ),
+        (
+            format!("{}rules: [{{name: a, topics: [t], action: offload, offload: {{redeem: {{clients: {{client_ids: [a]}}}}}}}}]", claim_check("")),
+            "rules[0].offload.redeem: must be `false` in this version",
         ),
         (
             "rules: [{name: a, topics: [t], offload: {above: 64KiB}}]".to_owned(),
@@ -126,7 +126,7 @@ fn what_is_wrong_in_it_is_said_at_its_key() {
             "rules[0].offload.redeem",
         ),
         (
-            format!("{}rules: [{{name: a, topics: [t], action: offload, offload: {{abov: 64KiB}}}}]", claim_check("")),
+            format!("{}rules: [{{name: a, topics: [t], action: offload, offload: {{redeem: false, abov: 64KiB}}}}]", claim_check("")),
             "did you mean `above`?",
         ),
     ] {

@@ -193,6 +193,7 @@ impl Session {
                     lease: half.map(|half| half.lease).unwrap_or_default(),
                     policy: None,
                     asked: Gathered::default(),
+                    original: None,
                 })?;
             }
             FramePlan::Hold => {

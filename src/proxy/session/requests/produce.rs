@@ -9,6 +9,7 @@ use crate::proxy::in_flight::{Produced, Response};
 use crate::proxy::session::Close;
 use crate::proxy::session::buffers::BUFFER_BYTES;
 use crate::proxy::verdict::{Question, Verdict, by_topic};
+use crate::wire::Malformed;
 use crate::wire::api::FrameHead;
 use crate::wire::produce_response::ProduceResponse;
 use crate::wire::splice::Piece;
@@ -26,6 +27,10 @@ impl Session {
             .judge
             .evaluate(frame, version, policy, &pending.asked, &mut self.who);
         let question = match evaluated {
+            Ok(None) => self.offload_question(&pending),
+            other => other,
+        };
+        let question = match question {
             Err(malformed) => {
                 self.end(Close::MalformedRequest(malformed));
                 return Ok(());
@@ -58,12 +63,22 @@ impl Session {
             self.judge.over_frame(head.request_bytes, limit);
         }
         self.count_unnamed_software();
-        let verdict = self.judge.commit(&frame, &self.who, &arrival);
+        let verdict = self.judge.commit(&frame, &asked, &self.who, &arrival);
         self.carry_out(head, frame, verdict);
         self.to_upstream.hold(lease);
         self.judge.release();
         self.requests.judged += 1;
         Ok(())
+    }
+
+    /// With everything confirmed: what is offloaded, first planned, then uploaded.
+    fn offload_question(&self, pending: &Pending) -> Result<Option<Question>, Malformed> {
+        let to_offload = self.judge.to_offload(&pending.asked);
+        if !to_offload.is_empty() {
+            return Ok(Some(Question::Plan(to_offload)));
+        }
+        let to_upload = self.judge.to_upload(&pending.asked);
+        Ok((!to_upload.is_empty()).then_some(Question::Upload(to_upload)))
     }
 
     /// Forwards what the verdict keeps and sees to it that everything is answered.
