@@ -113,7 +113,7 @@ impl Peer {
     /// From here on the load connects to what speaks TLS to this proxy.
     fn put_front(&mut self, programs: &Programs) -> io::Result<()> {
         let front = SocketAddr::from(([127, 0, 0, 1], free_ports(1)?));
-        let mut command = tls::prefix(programs, prefix, self.address)?;
+        let mut command = tls::front(programs, front, self.address)?;
         let child = self.front.insert(command.stdin(Stdio::null()).spawn()?);
         let start = Instant::now();
         while !process::listens(child.id(), front.port())? {

@@ -54,7 +54,7 @@ impl Certificate {
 }
 
 /// HAProxy that takes plain TCP and speaks TLS to `proxy`.
-pub fn prefix(programs: &Programs, address: SocketAddr, proxy: SocketAddr) -> io::Result<Command> {
+pub fn front(programs: &Programs, address: SocketAddr, proxy: SocketAddr) -> io::Result<Command> {
     haproxy_in_tcp_mode(
         programs,
         &format!("front-{}.cfg", proxy.port()),
