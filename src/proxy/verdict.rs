@@ -204,7 +204,7 @@ pub struct Verdict {
     pub refused: Vec<Refused>,
 }
 
-/// One partition on the evaluation.
+/// One partition and what was found of it.
 #[derive(Debug)]
 struct Evaluated {
     /// Entry in [`Layout::topics`].
@@ -445,7 +445,7 @@ impl Judge {
             .collect()
     }
 
-    /// Weighs these again by what is configured alone: a learned limit that does not count must not hide a rule that
+    /// Evaluates these again by what is configured alone: a learned limit that does not count must not hide a rule that
     /// is broken inside the batch.
     fn evaluate_by_rules(
         &mut self,

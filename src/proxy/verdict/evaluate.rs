@@ -1,4 +1,4 @@
-//! One partition's batch on the evaluation: first the batch gate, by the header alone, then what is inside.
+//! Evaluates one partition's batch: first the batch gate, by the header alone, then what is inside.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -184,7 +184,7 @@ impl<'a> Evaluation<'a> {
         self.long
     }
 
-    /// Weighs the batch of one partition entry.
+    /// Evaluates the batch of one partition entry.
     pub(super) fn evaluate(
         &mut self,
         topic: &Arc<TopicHandle>,
@@ -314,7 +314,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Weighs what Produce carried before version 3. Kafka 4 closes on it, older brokers judge each message by their
+    /// Evaluates what Produce carried before version 3. Kafka 4 closes on it, older brokers judge each message by their
     /// own limit; so it is passed on where no rule forbids it. What a rule forbids is refused by its code: these
     /// versions have no room for a text.
     fn evaluate_message_set(
