@@ -9,7 +9,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=SIZEGATE_COMMIT");
     let commit = std::env::var("SIZEGATE_COMMIT").ok().or_else(commit);
     println!(
-        "cargo::rustc-env=SIZEGATE_BUILD_COMMIT={}",
+        "cargo::rustc-env=BUILD_COMMIT={}",
         commit.as_deref().unwrap_or("unknown")
     );
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
@@ -19,7 +19,7 @@ fn main() {
         .as_deref()
         .and_then(|text| text.split(' ').nth(1))
         .unwrap_or("unknown");
-    println!("cargo::rustc-env=SIZEGATE_BUILD_RUSTC={rustc}");
+    println!("cargo::rustc-env=BUILD_RUSTC={rustc}");
 }
 
 fn commit() -> Option<String> {

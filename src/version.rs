@@ -4,17 +4,17 @@
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The commit, 12 hex digits, or `unknown`.
-pub const COMMIT: &str = env!("SIZEGATE_BUILD_COMMIT");
+pub const COMMIT: &str = env!("BUILD_COMMIT");
 
 /// The compiler's version.
-pub const RUSTC: &str = env!("SIZEGATE_BUILD_RUSTC");
+pub const RUSTC: &str = env!("BUILD_RUSTC");
 
 /// All three in one line.
 pub const LINE: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (commit ",
-    env!("SIZEGATE_BUILD_COMMIT"),
+    env!("BUILD_COMMIT"),
     ", rustc ",
-    env!("SIZEGATE_BUILD_RUSTC"),
+    env!("BUILD_RUSTC"),
     ")"
 );
