@@ -148,7 +148,7 @@ impl Producer {
     pub fn offer_then(
         &self,
         record: NewRecord,
-        then: impl FnOnce(Result<Written, NotWritten>) + Send + 'static,
+        then: impl FnOnce(Result<Written, NotWritten>) + Send + Sync + 'static,
     ) -> Result<(), NotWritten> {
         // A record larger than all of the room takes all of it.
         let bytes = u32::try_from(record.room_bytes())
@@ -180,7 +180,7 @@ impl Producer {
 pub(super) struct Pending {
     record: NewRecord,
     deadline: Instant,
-    then: Option<Box<dyn FnOnce(Result<Written, NotWritten>) + Send>>,
+    then: Option<Box<dyn FnOnce(Result<Written, NotWritten>) + Send + Sync>>,
     _room: OwnedSemaphorePermit,
 }
 
