@@ -72,19 +72,18 @@ pub(super) struct TopicEntry<'a> {
     pub(super) id: Uuid,
     pub(super) is_internal: bool,
     pub(super) partitions: i32,
-}
-
-/// One partition of a MetadataResponse.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PartitionEntry<'a> {
-    /// The topic's name; `None` as in [`TopicEntry`].
-    pub(super) topic: Option<&'a str>,
-    pub(super) index: i32,
-    /// −1 where there is none now.
-    pub(super) leader_id: i32,
+    /// From the first partition on.
+    listed: &'a [u8],
 }
 
 impl<'a> TopicEntry<'a> {
+    /// Each partition with the id of its leader; negative where it has none now.
+    pub(super) fn leaders(&self) -> impl Iterator<Item = (i32, i32)> + use<'a> {
+        let mut r = Reader::new(self.listed);
+        // They have been read before, all of them.
+        (0..self.partitions).map_while(move |_| read_partition(&mut r).ok())
+    }
+
     /// The topic, if the entry says that there is one. Errors of its partitions (no leader now) do not matter.
     pub(super) fn observation(&self) -> Option<TopicSeen<'a>> {
         match self.error_code {
@@ -113,7 +112,6 @@ impl Metadata {
             version,
             |_, _| {},
             |id| cluster_id = id.map(str::to_owned),
-            |_| {},
             |_| topics = topics.saturating_add(1),
         )?;
         Ok(Self {
@@ -146,17 +144,12 @@ impl Metadata {
             |id, address| nodes.push((id, address)),
             |_| {},
             |_| {},
-            |_| {},
         );
         nodes
     }
 
     pub(super) fn each_topic(&self, each: impl FnMut(TopicEntry<'_>)) {
-        let _ = read_metadata(&self.body, self.version, |_, _| {}, |_| {}, |_| {}, each);
-    }
-
-    pub(super) fn each_partition(&self, each: impl FnMut(PartitionEntry<'_>)) {
-        let _ = read_metadata(&self.body, self.version, |_, _| {}, |_| {}, each, |_| {});
+        let _ = read_metadata(&self.body, self.version, |_, _| {}, |_| {}, each);
     }
 }
 
@@ -166,7 +159,6 @@ fn read_metadata(
     version: i16,
     mut node: impl FnMut(i32, HostPort),
     cluster_id: impl FnOnce(Option<&str>),
-    mut partition: impl FnMut(PartitionEntry<'_>),
     mut topic: impl FnMut(TopicEntry<'_>),
 ) -> Result<i16, Malformed> {
     if version < METADATA_VERSIONS.0 || version > METADATA_VERSIONS.1 {
@@ -192,7 +184,7 @@ fn read_metadata(
     cluster_id(text(r, "cluster_id")?);
     r.int32("controller_id")?;
     for _ in 0..r.count(true, "topics")?.unwrap_or(0) {
-        topic(read_topic(r, &mut partition)?);
+        topic(read_topic(r)?);
     }
     if version == 10 {
         r.int32("cluster_authorized_operations")?;
@@ -206,28 +198,15 @@ fn read_metadata(
     Ok(error_code)
 }
 
-fn read_topic<'a>(
-    r: &mut Reader<'a>,
-    each_partition: &mut impl FnMut(PartitionEntry<'a>),
-) -> Result<TopicEntry<'a>, Malformed> {
+fn read_topic<'a>(r: &mut Reader<'a>) -> Result<TopicEntry<'a>, Malformed> {
     let error_code = r.int16("error_code")?;
     let name = text(r, "name")?;
     let id = Uuid::from_bytes(r.array("topic_id")?);
     let is_internal = r.int8("is_internal")? != 0;
     let partitions = r.count(true, "partitions")?.unwrap_or(0);
+    let listed = r.rest();
     for _ in 0..partitions {
-        r.int16("partition_error_code")?;
-        each_partition(PartitionEntry {
-            topic: name,
-            index: r.int32("partition_index")?,
-            leader_id: r.int32("leader_id")?,
-        });
-        r.int32("leader_epoch")?;
-        for replicas in ["replica_nodes", "isr_nodes", "offline_replicas"] {
-            let count = r.count(true, replicas)?.unwrap_or(0);
-            r.take(count.saturating_mul(4), replicas)?;
-        }
-        r.skip_tags("partition")?;
+        read_partition(r)?;
     }
     r.int32("topic_authorized_operations")?;
     r.skip_tags("topic")?;
@@ -238,7 +217,21 @@ fn read_topic<'a>(
         is_internal,
         partitions: i32::try_from(partitions)
             .map_err(|_| Malformed::new("partitions", Reason::ImpossibleCount))?,
+        listed,
     })
+}
+
+/// A partition and the id of its leader.
+fn read_partition(r: &mut Reader<'_>) -> Result<(i32, i32), Malformed> {
+    r.int16("error_code")?;
+    let partition = (r.int32("partition_index")?, r.int32("leader_id")?);
+    r.int32("leader_epoch")?;
+    for replicas in ["replica_nodes", "isr_nodes", "offline_replicas"] {
+        let count = r.count(true, replicas)?.unwrap_or(0);
+        r.take(count.saturating_mul(4), replicas)?;
+    }
+    r.skip_tags("partition")?;
+    Ok(partition)
 }
 
 fn text<'a>(r: &mut Reader<'a>, field: &'static str) -> Result<Option<&'a str>, Malformed> {

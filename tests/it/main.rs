@@ -59,6 +59,7 @@ mod reload;
 mod remedies;
 mod rules_hold;
 mod spring_chain;
+mod stored_batches;
 mod suggest;
 mod support_works;
 mod tls;

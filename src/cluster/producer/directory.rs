@@ -105,10 +105,15 @@ impl Directory {
     }
 
     fn read(&self, metadata: &Metadata) -> Result<Leaders, NotFound> {
-        let mut error_code = None;
+        let nodes: BTreeMap<i32, HostPort> = metadata.nodes().into_iter().collect();
+        let (mut error_code, mut leaders) = (None, Leaders::default());
         metadata.each_topic(|entry| {
             if entry.name == Some(&*self.topic) {
                 error_code = Some(entry.error_code);
+                let led = entry
+                    .leaders()
+                    .map(|(partition, id)| (partition, nodes.get(&id).cloned()));
+                leaders.0.extend(led);
             }
         });
         if let Some(error) = failure_name(error_code.unwrap_or(0)) {
@@ -118,14 +123,6 @@ impl Directory {
                 _ => NotFound::Yet(words),
             });
         }
-        let nodes: BTreeMap<i32, HostPort> = metadata.nodes().into_iter().collect();
-        let mut leaders = Leaders::default();
-        metadata.each_partition(|entry| {
-            if entry.topic == Some(&*self.topic) {
-                let leader = nodes.get(&entry.leader_id).cloned();
-                leaders.0.insert(entry.index, leader);
-            }
-        });
         match leaders.partitions() {
             0 => Err(NotFound::Yet(format!(
                 "topic {}: no partitions",
