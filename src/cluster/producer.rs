@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::control_plane::ControlPlane;
+use crate::net::deadline_in;
 
 /// How long a record is tried for: a broker that is restarted, or a topic that is created late, takes seconds.
 const DELIVERY: Duration = Duration::from_secs(30);
@@ -159,7 +160,7 @@ impl Producer {
             .map_err(|_| NotWritten::NoRoom)?;
         let pending = Pending {
             record,
-            deadline: Instant::now() + DELIVERY,
+            deadline: deadline_in(DELIVERY),
             then: Some(Box::new(then)),
             _room: room,
         };
@@ -176,11 +177,14 @@ impl Producer {
     }
 }
 
+/// Who is told an outcome.
+type Then = Box<dyn FnOnce(Result<Written, NotWritten>) + Send + Sync>;
+
 /// A record that waits for its outcome; dropped without one, that is [`NotWritten::Ended`].
 pub(super) struct Pending {
     record: NewRecord,
     deadline: Instant,
-    then: Option<Box<dyn FnOnce(Result<Written, NotWritten>) + Send + Sync>>,
+    then: Option<Then>,
     _room: OwnedSemaphorePermit,
 }
 

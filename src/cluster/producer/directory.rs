@@ -16,6 +16,7 @@ use super::super::link::Link;
 use super::super::responses::{Metadata, failure_name};
 use crate::config::HostPort;
 use crate::error_code::{INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED};
+use crate::net::deadline_in;
 
 /// For one look at the cluster, connecting included.
 const LOOK: Duration = Duration::from_secs(10);
@@ -93,7 +94,7 @@ impl Directory {
                 MetadataRequestTopic::default().with_name(Some(name)),
             ]))
             .with_allow_auto_topic_creation(false);
-        let deadline = Instant::now() + LOOK;
+        let deadline = deadline_in(LOOK);
         if let Some(kept) = link {
             match kept.metadata(&request, deadline).await {
                 Err(error) if error.may_be_stale() => {}

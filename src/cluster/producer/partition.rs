@@ -21,6 +21,7 @@ use super::{NotWritten, Pending, Written};
 use crate::cluster::link::Link;
 use crate::cluster::responses::failure_name;
 use crate::error_code as code;
+use crate::net::deadline_in;
 
 /// First and longest pause before something is sent again.
 pub(super) const BACKOFF: (Duration, Duration) =
@@ -180,7 +181,7 @@ impl Lane {
         let Some(link) = &mut self.link else {
             return Err(again("no connection", false));
         };
-        match link.call(&request, Instant::now() + CALL).await {
+        match link.call(&request, deadline_in(CALL)).await {
             Ok(response) => self.read(&response),
             Err(error) => {
                 self.link = None;
@@ -204,7 +205,7 @@ impl Lane {
             ));
         };
         if self.link.as_ref().is_none_or(|link| link.peer() != leader) {
-            let deadline = Instant::now() + CALL;
+            let deadline = deadline_in(CALL);
             let link = self.directory.shared.open(leader, deadline).await;
             self.link = Some(link.map_err(|error| again(error, false))?);
         }
@@ -223,7 +224,7 @@ impl Lane {
             .with_transaction_timeout_ms(i32::MAX)
             .with_producer_id(ProducerId(NO_PRODUCER_ID))
             .with_producer_epoch(-1);
-        let response = match link.call(&request, Instant::now() + CALL).await {
+        let response = match link.call(&request, deadline_in(CALL)).await {
             Ok(response) => response,
             Err(error) => {
                 self.link = None;

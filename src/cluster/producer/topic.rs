@@ -32,7 +32,7 @@ pub(super) async fn serve(
     let mut lanes: BTreeMap<i32, mpsc::UnboundedSender<Pending>> = BTreeMap::new();
     let mut tasks = JoinSet::new();
     let mut waiting = Vec::new();
-    let mut turn = 0;
+    let mut turn = 0usize;
     loop {
         match timeout(IDLE, records.recv_many(&mut waiting, TAKEN)).await {
             Ok(0) => break,
@@ -46,11 +46,11 @@ pub(super) async fn serve(
         let Some(partitions) = partitions(&directory, &mut waiting).await else {
             continue;
         };
-        turn += 1;
+        turn = turn.wrapping_add(1);
         for pending in waiting.drain(..) {
             let index = match &pending.record.key {
                 Some(key) => partitioner::of_key(key, partitions),
-                None => turn % partitions,
+                None => turn.checked_rem(partitions).unwrap_or(0),
             };
             let index = i32::try_from(index).unwrap_or(0);
             let lane = lanes.entry(index).or_insert_with(|| {
