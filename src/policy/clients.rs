@@ -101,7 +101,6 @@ impl Matcher {
 }
 
 #[cfg(test)]
-#[allow(clippy::expect_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::config::{self, Overrides};

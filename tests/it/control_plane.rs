@@ -29,9 +29,7 @@ pub struct Running {
 
 impl Running {
     pub fn start(bootstrap: &str, more: &[(&str, &str)]) -> Self {
-        let config = configured(bootstrap, more);
-        let connector = Connector::new(&config.cluster).unwrap();
-        let cluster = Cluster::new(&config, connector);
+        let cluster = unpolled(bootstrap, more);
         let shutdown = CancellationToken::new();
         let (running, until) = (cluster.clone(), shutdown.clone());
         let thread = std::thread::spawn(move || runtime().block_on(running.run(until)));
@@ -49,6 +47,11 @@ impl Running {
             self.cluster.status().is_up.then_some(())
         });
         self
+    }
+
+    /// Waits as a session would, on another runtime than the control plane's.
+    pub fn wait<T>(&self, what: impl Future<Output = T>) -> T {
+        self.runtime.block_on(what)
     }
 
     pub fn error(&self) -> String {
@@ -86,7 +89,14 @@ impl Drop for Running {
     }
 }
 
-fn runtime() -> Runtime {
+/// One that only answers what it is asked, as commands use it.
+pub fn unpolled(bootstrap: &str, more: &[(&str, &str)]) -> Cluster {
+    let config = configured(bootstrap, more);
+    let connector = Connector::new(&config.cluster).unwrap();
+    Cluster::new(&config, connector)
+}
+
+pub fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 

@@ -10,11 +10,11 @@ use super::{Close, Session};
 use crate::error_code::{INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE};
 use crate::policy::{Blame, Library, Limit, Place, Refusal, Size, Violation, batch_of};
 use crate::proxy::oversized::OversizedFrame;
-use crate::proxy::report::printable;
 use crate::proxy::topics::TopicHandle;
 use crate::proxy::verdict::{Refused, Sent};
 use crate::telemetry;
 use crate::text::grouped;
+use crate::text::printable;
 use crate::vocabulary::{Action, Codec, CompressionType, Gate, Source};
 use crate::wire::Malformed;
 use crate::wire::produce::{self, TopicKey};
@@ -201,7 +201,7 @@ impl Session {
             ..
         } = sent;
         let codec = codec.map_or("unknown", Codec::label);
-        let (unpacked, unpacked_tail) = match *uncompressed {
+        let (size, size_tail) = match *uncompressed {
             _ if codec == Codec::None.label() => Default::default(),
             // That it is at least as large as a part of it says nothing.
             Some(Size::AtLeast(bytes)) if bytes < *wire_bytes => Default::default(),
@@ -216,9 +216,9 @@ impl Session {
             ),
         };
         Some(format!(
-            "sizegate let {}-{partition} pass, the broker refused it: {} is {} bytes on the wire (codec={codec}{unpacked}); \
+            "sizegate let {}-{partition} pass, the broker refused it: {} is {} bytes on the wire (codec={codec}{size}); \
              {cause}. {remedy} [refused_by=broker code={error_code} topic={} partition={partition} \
-             batch_bytes={wire_bytes}{unpacked_tail} codec={codec} records={records}]",
+             batch_bytes={wire_bytes}{size_tail} codec={codec} records={records}]",
             topic.name,
             batch_of(*records),
             grouped(*wire_bytes),
