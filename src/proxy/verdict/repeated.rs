@@ -128,8 +128,9 @@ mod tests {
         for _ in 0..2_000 {
             let topics: Vec<(String, Vec<i32>)> = (0..1 + random(5))
                 .map(|_| {
-                    let partitions = (0..random(5)).map(|_| random(3) as i32);
-                    (format!("t{}", random(4)), partitions.collect())
+                    let name = format!("t{}", random(4));
+                    let partitions = 0..random(5);
+                    (name, partitions.map(|_| random(3) as i32).collect())
                 })
                 .collect();
             let frame = request(&topics);
