@@ -19,8 +19,8 @@ use super::scalars::{Alignment, Count, HostName, Interval, OrNone, Share, Size};
 use super::topics::MemberPattern;
 use super::{
     Advertise, BatchLimit, Clients, Cluster, Config, Decode, Families, Family, Ignore, InsideLimit,
-    Limits, Listener, LogFormat, LogLevel, Mode, NamePattern, Origin, Rule, Telemetry,
-    TopicPattern,
+    Limits, Listener, LogFormat, LogLevel, Mode, NamePattern, Origin, RecordKey, RefusalsTopic,
+    Rule, Telemetry, TopicPattern,
 };
 use crate::vocabulary::FindingRule;
 use crate::vocabulary::{Action, DEFAULT_MAX_REQUEST_SIZE, ErrorCode};
@@ -31,6 +31,7 @@ const MIB: u64 = 1024 * 1024;
 pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
     let families = raw.families.section();
     let telemetry = raw.telemetry.section();
+    let refusals = raw.refusals.section();
     // Below this section there is nothing to lift: `none` is as if it were left out.
     let mut limits = limits(raw.limits.section()).without_lifting();
     limits.batch_bytes = limits.batch_bytes.or(Some(BatchLimit::Inherit));
@@ -54,6 +55,13 @@ pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
         memory_budget_bytes: raw.memory.section().budget.or(Size(512 * MIB)).0,
         decode: raw.inspection.section().decode.or(Decode::WhenNeeded),
         admin_bind: raw.admin.section().bind.or(loopback(9644)),
+        refusals: RefusalsTopic {
+            topic: match refusals.topic.or(OrNone::None) {
+                OrNone::Some(topic) => Some(topic.0),
+                OrNone::None => None,
+            },
+            record_key: refusals.record_key.or(RecordKey::None),
+        },
         telemetry: Telemetry {
             topics: number(telemetry.topics.or(Count(1_000))),
             log: telemetry.log.or(LogFormat::Text),

@@ -12,6 +12,7 @@ mod evaluate;
 mod frame;
 mod measure;
 mod offload;
+mod trial;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -26,6 +27,7 @@ use self::evaluate::Evaluation;
 pub use self::evaluate::{Inspected, LongDecode, inspect_long};
 use self::offload::Undone;
 pub use self::offload::{Offload, Ready, Stage, ToOffload};
+pub use self::trial::{Fate, Trial, Tried};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::batch::BatchHeader;
