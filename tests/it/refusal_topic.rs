@@ -53,6 +53,12 @@ fn send(
     (response.code, response.text.unwrap_or_default())
 }
 
+/// Each another batch: one that comes again and again is a loop, and told as such.
+fn refused_once(connection: &mut Connection, topic: &Topic, n: usize) {
+    let record = Record::of_a(1_500 + n);
+    assert_eq!(send(connection, topic, Codec::None, vec![record]).0, 10);
+}
+
 #[test]
 fn each_refusal_is_a_record_with_the_fields_of_the_api_and_the_key_that_was_asked_for() {
     let kafka = Kafka::shared(KAFKA);
@@ -134,7 +140,7 @@ fn each_refusal_is_a_record_with_the_fields_of_the_api_and_the_key_that_was_aske
             assert!(!json.to_string().contains("aaaaaaaaaa"), "no content");
         }
         if record_key != "none" {
-            sizegate.log_line(&[&format!("record_key={}", shown.as_str().unwrap())]);
+            sizegate.log_line(&["record_key=", shown.as_str().unwrap()]);
         }
     }
 }
@@ -146,17 +152,8 @@ fn a_storm_is_summarised_and_what_was_counted_is_written_before_it_ends() {
     let sizegate = Sizegate::start(kafka, &yaml(&refusals, "none"));
     let topic = kafka.topic("told", 1, &[]);
     let mut connection = Connection::open(sizegate.bootstrap());
-    for _ in 0..500 {
-        assert_eq!(
-            send(
-                &mut connection,
-                &topic,
-                Codec::None,
-                vec![Record::of_a(1_500)]
-            )
-            .0,
-            10
-        );
+    for n in 0..500 {
+        refused_once(&mut connection, &topic, n);
     }
     drop(connection);
     assert_eq!(sizegate.terminate(), 0);
@@ -183,17 +180,8 @@ fn what_cannot_be_written_is_counted_and_delays_nobody() {
     let sizegate = Sizegate::start(kafka, &yaml(&absent, "none"));
     let topic = kafka.topic("told", 1, &[]);
     let mut connection = Connection::open(sizegate.bootstrap());
-    for _ in 0..20 {
-        assert_eq!(
-            send(
-                &mut connection,
-                &topic,
-                Codec::None,
-                vec![Record::of_a(1_500)]
-            )
-            .0,
-            10
-        );
+    for n in 0..20 {
+        refused_once(&mut connection, &topic, n);
     }
     let count = |outcome: &str| {
         let metrics = sizegate.metrics();
