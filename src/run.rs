@@ -7,6 +7,7 @@
 mod certificates;
 mod families;
 mod learned;
+mod readiness;
 mod reload;
 mod view;
 

@@ -143,8 +143,7 @@ async fn scan(
             look(&batch, topic, partition, &mut tally, trial, &mut decoders).await;
             pace.passed(&batch, &tally).await;
         }
-        let deleted = u64::try_from(batches.deleted()).unwrap_or(0);
-        tally.deleted_offsets = tally.deleted_offsets.saturating_add(deleted);
+        tally.deleted_offsets = tally.deleted_offsets.saturating_add(batches.deleted());
     }
     pace.end();
     Ok(tally)

@@ -283,7 +283,12 @@ impl Tally {
 
 impl Found {
     fn to_json(&self, finding: &Finding) -> Value {
-        let examples: Vec<Value> = self.examples.iter().map(Example::to_json).collect();
+        let examples: Vec<Value> = self
+            .examples
+            .iter()
+            .copied()
+            .map(Example::to_json)
+            .collect();
         let (source, name) = match &finding.source {
             Some((source, name)) => (Some(source.label()), name.as_deref()),
             None => (None, None),
@@ -297,7 +302,7 @@ impl Found {
 }
 
 impl Example {
-    fn to_json(&self) -> Value {
+    fn to_json(self) -> Value {
         json!({
             "partition": self.partition, "offset": self.offset, "record": self.record,
             "size_bytes": match self.size { Some(Size::Exact(bytes)) => Some(bytes), _ => None },

@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Confirmed, Gathered, Judge, Outcome, Question, inspect_long};
-use super::{Offload, Stage, ToOffload};
+use super::{
+    Confirmed, Gathered, Judge, Offload, Outcome, Question, Stage, Step, ToOffload, Work,
+    inspect_long,
+};
 use crate::codec::Decoders;
 use crate::policy::Violation;
 use crate::proxy::session::{confirm, plan_one, rebuilt};
@@ -101,21 +103,16 @@ impl Trial {
     /// Judges a batch as the broker stores it, for a partition that exists.
     pub async fn judge(&mut self, topic: &str, partition: i32, stored: &[u8]) -> Tried {
         let mut frame = frame(topic, partition, stored);
-        let mut asked = Gathered {
-            ids: true,
-            names: true,
-            frame: true,
-            ..Gathered::default()
-        };
+        let mut asked = Gathered::default();
+        (asked.ids, asked.names, asked.frame) = (true, true, true);
         for _ in 0..MOST_QUESTIONS {
             let policy = self.shared.policy.load_full();
             let evaluated =
                 self.judge
                     .evaluate(&frame, PRODUCE_VERSION, &policy, &asked, &mut self.client);
             match evaluated {
-                Err(_) => break,
-                Ok(Some(Question::Decode(long))) => asked.inspect(inspect_long(&frame, &long)),
-                Ok(Some(Question::Topics(to_confirm))) => {
+                Ok(Step::Do(Work::Decode(long))) => asked.inspect(inspect_long(&frame, &long)),
+                Ok(Step::Ask(Question::Topics(to_confirm))) => {
                     for wanted in to_confirm {
                         let known = self.confirmed.get(&wanted.topic).copied();
                         let confirmed = match known {
@@ -127,14 +124,13 @@ impl Trial {
                     }
                     asked.limits = true;
                 }
-                Ok(Some(_)) => break,
-                Ok(None) => {
-                    let to_offload = self.judge.to_offload(&asked);
-                    if to_offload.is_empty() {
-                        return self.tried(&asked);
-                    }
+                Ok(Step::Do(Work::Plan(to_offload))) => {
                     frame = self.plan(&frame, to_offload, &mut asked);
                 }
+                // With stand-ins for its tickets it is within all limits.
+                Ok(Step::Do(Work::Upload(_)) | Step::Done) => return self.tried(&asked),
+                // Nothing else is asked of one batch that is named by its topic.
+                Ok(Step::Ask(_)) | Err(_) => break,
             }
         }
         Tried::of(Fate::LeftToBroker)
