@@ -21,6 +21,8 @@ pub const ILLEGAL_SASL_STATE: i16 = 34;
 pub const UNSUPPORTED_VERSION: i16 = 35;
 /// A policy of the cluster's owner refuses it.
 pub const POLICY_VIOLATION: i16 = 44;
+/// The broker has no such fetch session: the consumer names again everything it asks for.
+pub const FETCH_SESSION_ID_NOT_FOUND: i16 = 70;
 /// A record was refused; clients do not send it again.
 pub const INVALID_RECORD: i16 = 87;
 /// The broker does not know the topic's id: retriable.

@@ -5,13 +5,16 @@
 
 mod advertised;
 mod budget;
+mod claim_fetches;
 mod claims;
 mod closed;
+mod fallback;
 mod fetches;
 mod governed;
 mod in_flight;
 mod listener;
 mod oversized;
+mod redeem;
 mod report;
 mod session;
 mod topics;
@@ -29,6 +32,7 @@ use tokio::sync::Semaphore;
 pub use advertised::Advertised;
 pub use budget::Budget;
 pub use claims::Claims;
+pub use fallback::{FallbackRecord, NoProducer, WriteRecords, Written};
 pub use listener::{BoundSockets, Listeners};
 
 use crate::cluster::Cluster;
@@ -36,7 +40,7 @@ use crate::config::{Decode, HostPort};
 use crate::findings::Commands;
 use crate::net::{Acceptor, Connector};
 use crate::policy::{Policy, StuckWatch};
-use crate::telemetry::log::{CloseLog, OffloadLog, RefusalLog};
+use crate::telemetry::log::{CloseLog, OffloadLog, RedeemLog, RefusalLog};
 use crate::telemetry::{Metrics, Observed, Refusals};
 use crate::wire::api_versions::ClientSoftware;
 
@@ -84,6 +88,8 @@ pub struct Shared {
     pub claims: Option<Claims>,
     /// A line for what is offloaded; repeated ones counted.
     pub offload_log: OffloadLog,
+    /// A line for what cannot be redeemed; repeated ones counted.
+    pub redeem_log: RedeemLog,
     /// Numbers refusals.
     pub refusal_ids: AtomicU64,
     /// Long decodes at once: a bomb in every connection must not take every core.

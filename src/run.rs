@@ -31,8 +31,8 @@ use crate::config::{Config, Overrides, OwnAddresses};
 use crate::findings::Commands;
 use crate::net::{Acceptor, Connector, Own};
 use crate::policy::{Policy, StuckWatch};
-use crate::proxy::{Advertised, BoundSockets, Budget, Claims, Listeners, Shared};
-use crate::telemetry::log::{CloseLog, LevelHandle, OffloadLog, RefusalLog};
+use crate::proxy::{Advertised, BoundSockets, Budget, Claims, Listeners, NoProducer, Shared};
+use crate::telemetry::log::{CloseLog, LevelHandle, OffloadLog, RedeemLog, RefusalLog};
 use crate::telemetry::{Known, Metrics};
 
 /// How long the last log lines and responses of the admin server are waited for: with the drain's 25 s it stays within
@@ -198,7 +198,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
     let claims = config
         .claim_check
         .as_ref()
-        .map(|claim| Claims::open(claim, budget_bytes, &metrics))
+        .map(|claim| Claims::open(claim, budget_bytes, &metrics, Arc::new(NoProducer)))
         .transpose()
         .map_err(|e| in_words(&e))?;
     let shared = Arc::new(Shared {
@@ -217,6 +217,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         metrics,
         claims,
         offload_log: OffloadLog::default(),
+        redeem_log: RedeemLog::default(),
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,
         is_draining: AtomicBool::new(false),
@@ -242,6 +243,7 @@ async fn summarise(shared: Arc<Shared>, shutdown: CancellationToken) {
         shared.close_log.summarise();
         shared.observed.summarise();
         shared.offload_log.summarise();
+        shared.redeem_log.summarise();
         if is_over {
             return;
         }

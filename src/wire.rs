@@ -18,6 +18,8 @@ pub mod config_requests;
 pub mod config_response;
 pub mod consumer;
 pub mod fetch;
+pub mod fetch_request;
+pub mod fetch_response;
 pub mod produce;
 pub mod produce_response;
 mod reader;

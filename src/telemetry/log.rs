@@ -6,6 +6,7 @@
 mod closes;
 mod line;
 mod offloads;
+mod redeems;
 mod refusals;
 mod repeats;
 
@@ -20,6 +21,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 pub use self::closes::CloseLog;
 use self::line::Line;
 pub use self::offloads::OffloadLog;
+pub use self::redeems::RedeemLog;
 pub use self::refusals::RefusalLog;
 use crate::vocabulary::{LogFormat, LogLevel};
 
