@@ -8,13 +8,6 @@
 //!
 //! Pure, without I/O: [`OpenBatch`], [`plan_offload`], [`offload`], [`redeem`], [`Ticket`], [`Keys`], [`Namespace`].
 //! Talking to the store: [`Store`], with [`Patience`]; on a thread of its own: [`Service`].
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
 mod chain;
 mod connect;

@@ -12,6 +12,7 @@ mod clients;
 mod contradictions;
 mod governed;
 mod ignore;
+mod interpolate;
 mod layers;
 mod mistakes;
 mod own;

@@ -1,6 +1,8 @@
 //! Error codes of the Kafka protocol: those that this product tells apart, and everyone's name as Kafka writes it.
 //! Source: `org.apache.kafka.common.protocol.Errors` of kafka-clients 4.4.0. Invariant: depends on no other module.
 
+/// The log does not hold this offset: not yet, or no more.
+pub const OFFSET_OUT_OF_RANGE: i16 = 1;
 /// The broker does not know the topic or partition: retriable.
 pub const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 /// A batch is over `max.message.bytes`.

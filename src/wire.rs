@@ -3,13 +3,6 @@
 //! Every read names its field, every declared count is compared with the bytes that remain, and nothing is
 //! allocated by a declared size. What arrives whole is read with [`Reader`]; what streams past is read with
 //! [`Walker`].
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
 pub mod addresses;
 pub mod api;

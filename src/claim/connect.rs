@@ -225,11 +225,6 @@ fn as_store_error(error: object_store::Error) -> StoreError {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 mod tests {
     use super::*;
 

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::ticket::Digest;
 use super::ticket::ObjectForm;
+use crate::text::first_chars;
 use crate::text::rfc3339;
 use crate::vocabulary::labelled;
 
@@ -138,7 +139,7 @@ impl Namespace {
 
 /// `YYYY-MM-DD`, UTC.
 fn day(now: SystemTime) -> String {
-    rfc3339(now).chars().take(10).collect()
+    first_chars(&rfc3339(now), "YYYY-MM-DD".len()).to_owned()
 }
 
 fn is_day(folder: &str) -> bool {
@@ -172,11 +173,6 @@ fn encoded(name: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 mod tests {
     use std::collections::HashMap;
     use std::time::{Duration, UNIX_EPOCH};

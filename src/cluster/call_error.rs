@@ -6,7 +6,7 @@ use std::time::Duration;
 use kafka_protocol::messages::ApiKey;
 
 use crate::config::HostPort;
-use crate::wire::Malformed;
+use crate::wire::{Malformed, Reason};
 
 /// Why a call to a broker failed.
 #[derive(Debug, thiserror::Error)]
@@ -119,5 +119,19 @@ impl CallError {
     /// A connection kept over a pause ends like this when the broker closed it meanwhile: a new one may do.
     pub(super) const fn may_be_stale(&self) -> bool {
         matches!(self, Self::Io { .. } | Self::Closed { .. })
+    }
+
+    /// More came, or was announced, than is taken.
+    pub(super) const fn is_too_long(&self) -> bool {
+        matches!(
+            self,
+            Self::Malformed {
+                what: Malformed {
+                    reason: Reason::TooLong,
+                    ..
+                },
+                ..
+            }
+        )
     }
 }

@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::call_error::CallError;
+use super::reader::{FETCH_VERSION, Fetched};
 use super::responses::{self, Metadata, Versions};
 use super::sasl;
 use super::shape;
@@ -98,7 +99,7 @@ impl Link {
     /// Sends a request and waits for its response until `deadline`.
     ///
     /// Only APIs with a known shape of their responses ([`shape`]): SaslHandshake, SaslAuthenticate,
-    /// DescribeConfigs, IncrementalAlterConfigs. Error codes inside the response are the caller's to read.
+    /// DescribeConfigs, IncrementalAlterConfigs, ListOffsets. Error codes inside the response are the caller's to read.
     pub async fn call<R: Request>(
         &mut self,
         request: &R,
@@ -126,6 +127,22 @@ impl Link {
             None => Ok(metadata),
             Some(error) => Err(self.refused(api, error)),
         }
+    }
+
+    /// Fetch of one partition, read in place: at most `most_bytes`. `deadline` as in [`Link::call`].
+    pub(super) async fn fetch(
+        &mut self,
+        request: &kafka_protocol::messages::FetchRequest,
+        most_bytes: u32,
+        deadline: Instant,
+    ) -> Result<Fetched, CallError> {
+        self.reauthenticate_when_due(deadline).await?;
+        let api = ApiKey::Fetch;
+        let version = self.version(api, (FETCH_VERSION, FETCH_VERSION))?;
+        let body = self
+            .exchange(request, api, version, most_bytes, deadline)
+            .await?;
+        Fetched::read(&body).map_err(|what| self.malformed(api, what, ""))
     }
 
     pub(super) async fn call_now<R: Request>(

@@ -72,9 +72,18 @@ pub(super) struct TopicEntry<'a> {
     pub(super) id: Uuid,
     pub(super) is_internal: bool,
     pub(super) partitions: i32,
+    /// From the first partition on.
+    listed: &'a [u8],
 }
 
 impl<'a> TopicEntry<'a> {
+    /// Each partition with the id of its leader; negative where it has none now.
+    pub(super) fn leaders(&self) -> impl Iterator<Item = (i32, i32)> + use<'a> {
+        let mut r = Reader::new(self.listed);
+        // They have been read before, all of them.
+        (0..self.partitions).map_while(move |_| read_partition(&mut r).ok())
+    }
+
     /// The topic, if the entry says that there is one. Errors of its partitions (no leader now) do not matter.
     pub(super) fn observation(&self) -> Option<TopicSeen<'a>> {
         match self.error_code {
@@ -195,14 +204,9 @@ fn read_topic<'a>(r: &mut Reader<'a>) -> Result<TopicEntry<'a>, Malformed> {
     let id = Uuid::from_bytes(r.array("topic_id")?);
     let is_internal = r.int8("is_internal")? != 0;
     let partitions = r.count(true, "partitions")?.unwrap_or(0);
+    let listed = r.rest();
     for _ in 0..partitions {
-        // error_code, partition_index, leader_id, leader_epoch
-        r.take(14, "partition")?;
-        for replicas in ["replica_nodes", "isr_nodes", "offline_replicas"] {
-            let count = r.count(true, replicas)?.unwrap_or(0);
-            r.take(count.saturating_mul(4), replicas)?;
-        }
-        r.skip_tags("partition")?;
+        read_partition(r)?;
     }
     r.int32("topic_authorized_operations")?;
     r.skip_tags("topic")?;
@@ -213,7 +217,21 @@ fn read_topic<'a>(r: &mut Reader<'a>) -> Result<TopicEntry<'a>, Malformed> {
         is_internal,
         partitions: i32::try_from(partitions)
             .map_err(|_| Malformed::new("partitions", Reason::ImpossibleCount))?,
+        listed,
     })
+}
+
+/// A partition and the id of its leader.
+fn read_partition(r: &mut Reader<'_>) -> Result<(i32, i32), Malformed> {
+    r.int16("error_code")?;
+    let partition = (r.int32("partition_index")?, r.int32("leader_id")?);
+    r.int32("leader_epoch")?;
+    for replicas in ["replica_nodes", "isr_nodes", "offline_replicas"] {
+        let count = r.count(true, replicas)?.unwrap_or(0);
+        r.take(count.saturating_mul(4), replicas)?;
+    }
+    r.skip_tags("partition")?;
+    Ok(partition)
 }
 
 fn text<'a>(r: &mut Reader<'a>, field: &'static str) -> Result<Option<&'a str>, Malformed> {

@@ -105,6 +105,30 @@ const SHAPES: &[Shape] = &[
         ],
     },
     Shape {
+        api: ApiKey::ListOffsets,
+        versions: (4, 6),
+        first_flexible: 6,
+        fields: &[
+            field("throttle_time_ms", FieldType::Fixed(4)),
+            field(
+                "topics",
+                FieldType::Array(&[
+                    field("name", FieldType::Text),
+                    field(
+                        "partitions",
+                        FieldType::Array(&[
+                            field("partition_index", FieldType::Fixed(4)),
+                            field("error_code", FieldType::Fixed(2)),
+                            field("timestamp", FieldType::Fixed(8)),
+                            field("offset", FieldType::Fixed(8)),
+                            field("leader_epoch", FieldType::Fixed(4)),
+                        ]),
+                    ),
+                ]),
+            ),
+        ],
+    },
+    Shape {
         api: ApiKey::IncrementalAlterConfigs,
         versions: (0, 1),
         first_flexible: 1,

@@ -221,11 +221,6 @@ impl Snappy {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 mod tests {
     use std::ops::ControlFlow;
 

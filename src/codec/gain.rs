@@ -86,12 +86,6 @@ impl Output for Sample {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 mod tests {
     use super::*;
 

@@ -150,16 +150,16 @@ fn node_ports(raw: RawNodePorts, host: String, bind: SocketAddr, report: &mut Re
     let mut room = usize::from(u16::MAX);
     for range in raw.node_ids.entries() {
         let range = range.0.0;
-        let count = usize::try_from(i64::from(*range.end()) - i64::from(*range.start()) + 1)
-            .unwrap_or(usize::MAX);
+        let count = i64::from(*range.end()).saturating_sub(i64::from(*range.start()));
+        let count = usize::try_from(count.saturating_add(1)).unwrap_or(usize::MAX);
         if let Some(twice) = node_ids.iter().find(|id| range.contains(id)) {
             report.note(IDS, format!("names broker {twice} twice"));
-        } else if count > room {
+        } else if let Some(left) = room.checked_sub(count) {
+            room = left;
+            node_ids.extend(range);
+        } else {
             report.note(IDS, "names more brokers than there are ports (65,535)");
             break;
-        } else {
-            room -= count;
-            node_ids.extend(range);
         }
     }
     Advertise::NodePorts {

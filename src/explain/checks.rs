@@ -384,7 +384,8 @@ fn stored(topic: &TopicFacts, record: &EstimatedRecord, limit: u64) -> Option<Ch
         // What does not compress grows a little: of 1 MiB of noise gzip makes some 300 bytes more.
         let most = record
             .uncompressed_bytes
-            .saturating_add(record.uncompressed_bytes / 1000 + 64);
+            .saturating_add(record.uncompressed_bytes / 1000)
+            .saturating_add(64);
         let outcome = if most > limit {
             Outcome::MayRefuse
         } else {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::{HostPort, OwnAddresses};
+use crate::count::Count as _;
 
 /// This process's own connections, and the ways that lead back to it.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ impl Own {
     /// A connection to a broker, from this address of ours.
     pub fn opened(self: &Arc<Self>, from: SocketAddr, to: SocketAddr) -> Upstream {
         let ends = Ends::new(from, to);
-        *lock(&self.upstreams).entry(ends).or_default() += 1;
+        lock(&self.upstreams).entry(ends).or_default().increment();
         Upstream {
             own: Arc::clone(self),
             ends,

@@ -123,7 +123,6 @@ impl Matcher {
 }
 
 #[cfg(test)]
-#[allow(clippy::expect_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::config::{self, Overrides};

@@ -7,7 +7,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::report::printable;
 use super::{ClientInfo, Shared};
 use crate::cluster::Wanted;
 use crate::config::{Rule, TopicConfig};
@@ -16,6 +15,7 @@ use crate::policy::families::opening;
 use crate::policy::topic_config::{self, Breach, Known, Op};
 use crate::policy::{Blame, Change, ClientRules, GovernedKey, Manner, Policy, Refusal};
 use crate::telemetry;
+use crate::text::printable;
 use crate::vocabulary::Action;
 use crate::wire::config_requests::{
     Key, Kind, Layout, Operation, RESOURCE_BROKER, RESOURCE_TOPIC, Resource,

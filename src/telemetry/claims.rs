@@ -246,11 +246,15 @@ impl ClaimMetrics {
 
     /// An operation on the store is over.
     pub fn store_request(&self, operation: &str, outcome: &str, took: Duration) {
-        let Some(at) = OPERATIONS.iter().position(|word| *word == operation) else {
-            return;
-        };
-        count_at(&OUTCOMES, &self.requests[at], outcome);
-        self.seconds[at].observe(took);
+        let cells = self.requests.iter().zip(&self.seconds);
+        if let Some((_, (outcomes, seconds))) = OPERATIONS
+            .iter()
+            .zip(cells)
+            .find(|(word, _)| **word == operation)
+        {
+            count_at(&OUTCOMES, outcomes, outcome);
+            seconds.observe(took);
+        }
     }
 
     /// Every family that has a sample, in Prometheus' text format.

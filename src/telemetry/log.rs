@@ -23,6 +23,7 @@ use self::line::Line;
 pub use self::offloads::OffloadLog;
 pub use self::redeems::RedeemLog;
 pub use self::refusals::RefusalLog;
+use crate::text::first_chars;
 use crate::vocabulary::{LogFormat, LogLevel};
 
 /// The environment variable that sets the level.
@@ -105,7 +106,7 @@ where
 /// What `SIZEGATE_LOG` may say: a level, or levels of parts.
 fn targets(level: &str) -> Result<Targets, LogError> {
     let level = level.trim();
-    let unknown = || LogError::Level(level.chars().take(100).collect());
+    let unknown = || LogError::Level(first_chars(level, 100).to_owned());
     if !level.contains(['=', ',']) {
         return LevelFilter::from_str(level)
             .map(of_level)

@@ -50,10 +50,14 @@ impl std::fmt::Debug for Metrics {
 
 impl Metrics {
     /// At most `topics` topics get a label of their own (`telemetry.topics`).
+    #[expect(
+        clippy::expect_used,
+        reason = "names and labels are constants, each registered once: any test would fail here"
+    )]
     pub fn new(topics: usize) -> Arc<Self> {
-        Self::try_new(topics).map(Arc::new).expect(
-            "names and labels are constants, each registered once: any test would fail here",
-        )
+        Self::try_new(topics)
+            .map(Arc::new)
+            .expect("metrics that can be registered")
     }
 
     fn try_new(topics: usize) -> prometheus::Result<Self> {
@@ -171,7 +175,7 @@ impl Metrics {
 
     /// Time to measure one batch.
     pub fn inspection_seconds(&self, codec: Codec) -> &TimeHistogram {
-        &self.cells.inspection_seconds[codec as usize]
+        codec.cell(&self.cells.inspection_seconds)
     }
 
     /// A request or a response that is not Kafka's protocol. `reason`: of a fixed set.

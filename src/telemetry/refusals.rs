@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use serde::{Serialize, Serializer};
 
 use crate::text::as_rfc3339;
+use crate::text::first_bytes;
 use crate::vocabulary::{Action, Codec, Gate, Source};
 
 /// How many refusals are kept.
@@ -77,8 +78,8 @@ pub struct RefusalRecord {
 impl RefusalRecord {
     /// The sentence and the remedy without the tail in brackets, whose fields stand beside it in logs.
     pub fn sentence(&self) -> &str {
-        let end = self.text.rfind(" [gate=").unwrap_or(self.text.len());
-        &self.text[..end]
+        let tail = self.text.rsplit_once(" [gate=");
+        tail.map_or(&self.text, |(sentence, _)| sentence)
     }
 
     fn words(&mut self) -> [&mut String; 5] {
@@ -126,7 +127,7 @@ impl RefusalRecord {
 
 /// Cuts at a character boundary and gives the rest of the allocation back.
 fn cut(text: &mut String, bytes: usize) {
-    text.truncate(text.floor_char_boundary(bytes));
+    text.truncate(first_bytes(text, bytes).len());
     text.shrink_to_fit();
 }
 

@@ -346,3 +346,37 @@ fn a_dead_bootstrap_address_is_stepped_over() {
         );
     }
 }
+
+/// A partition moves to another broker while it is read.
+#[test]
+fn reading_stored_batches_follows_the_leader() {
+    let trio = trio();
+    let topic = trio.kafka.create_topic(&unique("moved"), 1, 1, &[]);
+    let bootstrap = trio.kafka.bootstrap();
+    let old = admin::leader(&bootstrap, &topic.name, 0);
+    for at in 0..6 {
+        let sent = [Part::new(
+            &topic,
+            batch([Record::of_random(5_000, at)]).build(),
+        )];
+        let response = Connection::open(old.as_str()).produce(9, -1, &sent);
+        assert_eq!(response[0].code, 0, "{:?}", response[0].text);
+    }
+    let running = crate::control_plane::Running::start(&bootstrap, &[]);
+    crate::control_plane::runtime().block_on(async {
+        let reader = running.cluster.reader(&topic.name).await;
+        let mut reader = reader.unwrap().fetch_bytes(1);
+        let mut batches = reader.batches(0, 0, 6);
+        let mut read = Vec::new();
+        while let Some(batch) = batches.next().await.unwrap() {
+            read.push(batch.base_offset);
+            if read.len() == 2 {
+                let ids = trio.kafka.node_ids();
+                let other = ids.iter().find(|id| trio.kafka.node(**id) != old);
+                admin::move_partition(&bootstrap, &topic.name, 0, *other.unwrap());
+                assert_ne!(admin::leader(&bootstrap, &topic.name, 0), old);
+            }
+        }
+        assert_eq!(read, [0, 1, 2, 3, 4, 5]);
+    });
+}

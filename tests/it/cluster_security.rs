@@ -11,7 +11,7 @@ use crate::support::{
 use kafka_protocol::messages::CreateAclsRequest;
 use kafka_protocol::messages::create_acls_request::AclCreation;
 use kafka_protocol::protocol::StrBytes;
-use sizegate::cluster::{LimitsUnread, Lookup};
+use sizegate::cluster::{LimitsUnread, Lookup, ReadError};
 use sizegate::vocabulary::Source;
 
 /// `connections.max.reauth.ms`
@@ -198,6 +198,7 @@ fn missing_rights_are_named_with_the_acl_to_grant_and_end_when_it_is_granted() {
 const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
 
 /// AclOperation
+const READ: i8 = 3;
 const WRITE: i8 = 4;
 const DESCRIBE: i8 = 8;
 const DESCRIBE_CONFIGS: i8 = 10;
@@ -291,4 +292,49 @@ fn a_proxy_that_may_not_read_limits_serves_by_its_rules_and_says_so_until_it_may
     let refused = send(&[1_900; 3]);
     let text = refused.text.unwrap_or_default();
     assert!(text.contains("limit_bytes=5000 source=topic"), "{text}");
+}
+
+#[test]
+fn stored_batches_are_read_with_our_credentials_once_read_is_granted() {
+    let kafka = guarded();
+    let topic = kafka.topic("stored", 1, &[]);
+    let sent = batch([Record::value("stored")]).build();
+    let response =
+        Connection::open(kafka.bootstrap()).produce(9, -1, &[Part::new(&topic, sent.clone())]);
+    assert_eq!(response[0].code, 0);
+    let path = |path: std::path::PathBuf| path.display().to_string();
+    let (ca, cert, key) = (
+        path(kafka.certs().ca()),
+        path(kafka.certs().cert("client")),
+        path(kafka.certs().key("client")),
+    );
+    let mut settings = sasl("SCRAM-SHA-512", SCRAM_512_USER);
+    settings.extend([
+        ("CLUSTER__TLS__CA_FILE", ca.as_str()),
+        ("CLUSTER__TLS__CERT_FILE", &cert),
+        ("CLUSTER__TLS__KEY_FILE", &key),
+    ]);
+    let running = Running::start(&kafka.sasl_tls_bootstrap(), &settings);
+    let runtime = crate::control_plane::runtime();
+    let read = || {
+        runtime.block_on(async {
+            let mut reader = running.cluster.reader(&topic.name).await?;
+            let mut batches = reader.batches(0, 0, 1);
+            Ok(batches.next().await?.map(|batch| batch.bytes.len()))
+        })
+    };
+    let forbidden = |read: &Result<_, ReadError>| matches!(read, Err(ReadError::Forbidden(_)));
+    assert!(forbidden(&read()), "{:?}", read());
+    // Describe alone shows the topic; Read implies it.
+    allow(kafka, "User:carol", &topic.name, DESCRIBE);
+    assert!(forbidden(&read()), "{:?}", read());
+    allow(kafka, "User:carol", &topic.name, READ);
+    let bytes = eventually(PATIENCE, "carol may read", || match read() {
+        Ok(bytes) => bytes,
+        error => {
+            assert!(forbidden(&error), "{error:?}");
+            None
+        }
+    });
+    assert_eq!(bytes, sent.len());
 }

@@ -29,9 +29,7 @@ pub struct Running {
 
 impl Running {
     pub fn start(bootstrap: &str, more: &[(&str, &str)]) -> Self {
-        let config = configured(bootstrap, more);
-        let connector = Connector::new(&config.cluster).unwrap();
-        let cluster = Cluster::new(&config, connector);
+        let cluster = unpolled(bootstrap, more);
         let shutdown = CancellationToken::new();
         let (running, until) = (cluster.clone(), shutdown.clone());
         let thread = std::thread::spawn(move || runtime().block_on(running.run(until)));
@@ -86,7 +84,14 @@ impl Drop for Running {
     }
 }
 
-fn runtime() -> Runtime {
+/// One that only answers what it is asked, as commands use it.
+pub fn unpolled(bootstrap: &str, more: &[(&str, &str)]) -> Cluster {
+    let config = configured(bootstrap, more);
+    let connector = Connector::new(&config.cluster).unwrap();
+    Cluster::new(&config, connector)
+}
+
+pub fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 

@@ -3,6 +3,18 @@
 //! `cargo test --test it families` runs those of one module. Tests that own their process (an allocator that counts
 //! for all threads) are binaries of their own beside this folder.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::todo,
+    reason = "tests"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -59,6 +71,7 @@ mod reload;
 mod remedies;
 mod rules_hold;
 mod spring_chain;
+mod stored_batches;
 mod suggest;
 mod support_works;
 mod tls;

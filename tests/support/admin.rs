@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use kafka_protocol::messages::alter_partition_reassignments_request::{
+    AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic,
+};
 use kafka_protocol::messages::create_acls_request::{AclCreation, CreateAclsRequest};
 use kafka_protocol::messages::create_partitions_request::{
     CreatePartitionsRequest, CreatePartitionsTopic,
@@ -218,6 +221,34 @@ pub fn create_partitions(address: &str, topic: &str, count: i32) {
         "CreatePartitions {topic}: {:?}",
         result.error_message
     );
+}
+
+/// Moves a partition of one replica to another broker, and waits until that one leads it.
+pub fn move_partition(address: &str, topic: &str, partition: i32, to: i32) {
+    let part = ReassignablePartition::default()
+        .with_partition_index(partition)
+        .with_replicas(Some(vec![BrokerId(to)]));
+    let entry = ReassignableTopic::default()
+        .with_name(TopicName(text(topic)))
+        .with_partitions(vec![part]);
+    let request = AlterPartitionReassignmentsRequest::default()
+        .with_topics(vec![entry])
+        .with_timeout_ms(60_000);
+    let response = open_any(address).expect("a broker").ask(&request, 0);
+    assert_eq!(response.error_code, 0, "{response:?}");
+    assert_eq!(
+        response.responses[0].partitions[0].error_code, 0,
+        "{response:?}"
+    );
+    eventually(PATIENCE, &format!("{to} leads {topic}-{partition}"), || {
+        let mut connection = open_any(address)?;
+        let metadata = metadata(&mut connection, &[topic]);
+        let parts = &metadata.topics.first()?.partitions;
+        let part = parts
+            .iter()
+            .find(|part| part.partition_index == partition)?;
+        (part.leader_id.0 == to).then_some(())
+    });
 }
 
 /// A literal ACL on topics: who, on which (`*` is all), which AclOperation, and whether it allows or denies.

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::credentials::password_from;
 use super::entries;
 use crate::claim::{Key as SigningKey, KeyError, Keys, Layout, StoreUri};
 use crate::config::claim::{
     ClaimCheck, ClaimKey, Fallback, Offload, Redeem, StoreFailure, StoreOption, Unredeemed,
 };
+use crate::config::interpolate::password_from;
 use crate::config::mistakes::{Report, below};
 use crate::config::raw::{
     Field, Key, RawClaimCheck, RawClaimKey, RawFallback, RawOffload, RawOptions, RawRedeem,
@@ -40,7 +40,7 @@ pub(super) fn section(raw: RawClaimCheck, report: &mut Report) -> Option<ClaimCh
         store_options,
         keys,
         layout: raw.layout.or(Layout::Day),
-        retention: raw.retention.or(Interval(DAY * 16)).0,
+        retention: raw.retention.or(Interval(DAY.saturating_mul(16))).0,
         grace: raw.grace.or(Interval(Duration::from_secs(600))).0,
         fallback: fallback(raw.fallback.section()),
     })

@@ -3,6 +3,7 @@
 //! Invariant: between two summaries at most [`KEYS`] keys are kept, and everything that happens is either a first or
 //! counted in the next summary.
 
+use crate::count::Count as _;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::mem;
@@ -10,11 +11,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Characters of a word that is a peer's own: of hostile length, what differs only beyond it is one.
 pub(super) const WORD: usize = 128;
-
-/// `word`, cut to `most` characters.
-pub(super) fn short(word: &str, most: usize) -> String {
-    word.chars().take(most).collect()
-}
 
 /// So many keys are told apart between two summaries.
 pub(super) const KEYS: usize = 1_000;
@@ -54,12 +50,12 @@ impl<K: Eq + Hash + Clone, R: Default> Repeats<K, R> {
     pub(super) fn is_first(&self, key: K, again: impl FnOnce(&mut R)) -> bool {
         let mut seen = self.lock();
         if let Some((count, repeats)) = seen.by_key.get_mut(&key) {
-            *count += 1;
+            count.increment();
             again(repeats);
             return false;
         }
         if seen.by_key.len() >= KEYS {
-            seen.more += 1;
+            seen.more.increment();
             return false;
         }
         seen.by_key.insert(key, (0, R::default()));
