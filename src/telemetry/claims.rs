@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::counters::{Counter, TimeHistogram};
+use crate::count::Count;
 use super::text::{Family, Spec};
 use super::topic::OTHER;
 
@@ -221,7 +222,7 @@ impl ClaimMetrics {
         places.dedup();
         let mut by_topic: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         for (topic, _) in places {
-            *by_topic.entry(topic).or_default() += 1;
+            by_topic.entry(topic).or_default().increment();
         }
         let mut family = Family::gauges(HELD_PARTITIONS);
         for (topic, partitions) in by_topic {

@@ -70,7 +70,7 @@ fn is_failing(of: &Chosen) -> bool {
         State::Waits(waiting) => waiting.failing().is_none(),
         State::Unclear(_) | State::Settled(_) => false,
     };
-    of.tickets.iter().find(waits).is_none()
+    !of.tickets.iter().any(|ticket| waits(&ticket))
 }
 
 fn put(chosen: &mut [Chosen], (part, at): Which, outcome: Outcome) {
@@ -82,7 +82,7 @@ fn put(chosen: &mut [Chosen], (part, at): Which, outcome: Outcome) {
 
 /// Some partition has something for its consumer.
 fn goes_out(chosen: &[Chosen]) -> bool {
-    chosen.iter().any(|of| super::build::goes_out(of))
+    chosen.iter().any(super::build::goes_out)
 }
 
 fn one(

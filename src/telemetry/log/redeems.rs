@@ -4,7 +4,8 @@
 
 use tracing::{error, info, warn};
 
-use super::repeats::{Repeats, Summary, WORD, short};
+use super::repeats::{Repeats, Summary, WORD};
+use crate::text::first_chars;
 
 /// Logs what becomes of tickets: the first of a topic and reason at once, its repetitions as counts per minute.
 #[derive(Debug, Default)]
@@ -21,8 +22,8 @@ struct Key {
 
 fn key(topic: &str, code: &str) -> Key {
     Key {
-        topic: short(topic, WORD),
-        code: short(code, WORD),
+        topic: first_chars(topic, WORD).to_owned(),
+        code: first_chars(code, WORD).to_owned(),
     }
 }
 
@@ -67,7 +68,7 @@ impl RedeemLog {
         for (key, count, ()) in repeats {
             warn!(target: "sizegate::redeem", count, topic = key.topic, code = key.code, "more records that consumers wait for");
         }
-        let more = more + lost.more;
+        let more = more.saturating_add(lost.more);
         if more > 0 {
             warn!(target: "sizegate::redeem", count = more, "more tickets that cannot be redeemed, of too many topics to be told apart");
         }
