@@ -1,5 +1,5 @@
 //! What ten thousand rules and a hundred thousand topics cost: a verdict (nothing more than with ten rules), resolving
-//! a topic (once per session and topic), and taking over a changed configuration, which must be done within a second.
+//! a topic (once per session and topic), and reloading a changed configuration, which must be done within a second.
 //!
 //!     cargo bench --bench rules
 #![allow(

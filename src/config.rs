@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! file, environment, flags ─ layers ─ read ─ raw ─ valid ─ contradictions ─ Config ─ render (back to keys)
-//!      (yaml)                (merged) (serde)                                        └ reload (what changed)
+//!      (yaml)       (merged, interpolate) (serde) (defaults)                         └ reload (what changed)
 //! ```
 
 mod advice;
 mod claim;
 mod clients;
 mod contradictions;
+mod defaults;
 mod governed;
 mod ignore;
 mod interpolate;

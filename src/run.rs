@@ -6,6 +6,7 @@
 
 mod certificates;
 mod families;
+mod readiness;
 mod reload;
 mod view;
 

@@ -33,7 +33,7 @@ pub(super) async fn run(shared: Arc<ControlPlane>) {
     let mut pace = Pace::AtOnce;
     loop {
         let began = Instant::now();
-        let pause = match refresh_anew(&shared, &mut link, pace).await {
+        let pause = match refresh_even_by_a_new_link(&shared, &mut link, pace).await {
             Ok(()) => {
                 if shared.condition.refreshed() {
                     // There may be no topic: who waits for them is told all the same.
@@ -65,7 +65,7 @@ enum Pace {
 }
 
 /// A refresh over the kept link, or a new one where that has gone stale during the pause.
-async fn refresh_anew(
+async fn refresh_even_by_a_new_link(
     shared: &ControlPlane,
     link: &mut Option<Link>,
     pace: Pace,

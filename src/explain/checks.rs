@@ -349,7 +349,7 @@ fn broker(question: &Question, ground: &Facts<'_>, record: &EstimatedRecord) -> 
     if let Some(limit) = limit {
         checks.extend(stored(topic, record, limit));
     }
-    let unpacked = topic.max_decompressed_message_bytes.as_ref();
+    let decompressed = topic.max_decompressed_message_bytes.as_ref();
     for (what, size, setting, note) in [
         (
             SEGMENT_BYTES,
@@ -360,7 +360,7 @@ fn broker(question: &Question, ground: &Facts<'_>, record: &EstimatedRecord) -> 
         (
             MAX_DECOMPRESSED_MESSAGE_BYTES,
             record.body_bytes,
-            unpacked.filter(|_| record.is_compressed),
+            decompressed.filter(|_| record.is_compressed),
             "one record uncompressed, in compressed batches only: code 87, no text",
         ),
     ] {

@@ -1,7 +1,6 @@
 //! Shows a running proxy's state: to the admin server, and to Prometheus at each scrape.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -77,42 +76,6 @@ fn outside_text(node_id: &i32) -> String {
 }
 
 impl Shared {
-    /// Clients are served as the configuration says: brokers are reached, and what is learned of them is in force.
-    pub(super) fn readiness(&self, is_draining: bool) -> Readiness {
-        let status = self.cluster.status();
-        let mut why_not = Vec::new();
-        if is_draining {
-            why_not.push("going down: new connections are not accepted".to_owned());
-        }
-        if self.is_control_plane_lost.load(Ordering::Relaxed) {
-            why_not.push(
-                "the control plane has ended, and limits are learned no more: restart this replica"
-                    .to_owned(),
-            );
-        }
-        // Whether it went well or not: where nothing can be learned, rules hold all the same.
-        let is_tried = status.refresh_age.is_some() || status.error.is_some();
-        let are_families_due = status.refresh_age.is_some()
-            && self.policy.load().looks_for_families()
-            && !self.is_grouped.load(Ordering::Relaxed);
-        if !status.is_reached {
-            let error = status
-                .error
-                .map(|error| format!(": {error}"))
-                .unwrap_or_default();
-            why_not.push(format!("no broker is reached{error}"));
-        } else if !is_tried {
-            why_not.push("topics and their limits are being read for the first time".to_owned());
-        } else if are_families_due {
-            why_not.push("families are being looked for among the topics".to_owned());
-        }
-        why_not.extend(status.own_nodes.iter().map(ToString::to_string));
-        why_not.extend(status.loops.iter().map(|to| {
-            format!("connections to {to} come back to this sizegate, through another proxy")
-        }));
-        Readiness { why_not }
-    }
-
     fn topic_views(&self) -> Vec<TopicView> {
         self.cluster
             .topics()

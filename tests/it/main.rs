@@ -63,6 +63,7 @@ mod metrics_live;
 mod near_limit;
 mod observe;
 mod own_addresses;
+mod own_records;
 mod page;
 mod pieces;
 mod readme;

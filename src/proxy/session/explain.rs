@@ -207,7 +207,7 @@ impl Session {
             ..
         } = sent;
         let codec = codec.map_or("unknown", Codec::label);
-        let (unpacked, unpacked_tail) = match *uncompressed {
+        let (size, size_tail) = match *uncompressed {
             _ if codec == Codec::None.label() => Default::default(),
             // That it is at least as large as a part of it says nothing.
             Some(Size::AtLeast(bytes)) if bytes < *wire_bytes => Default::default(),
@@ -222,9 +222,9 @@ impl Session {
             ),
         };
         Some(format!(
-            "sizegate let {}-{partition} pass, the broker refused it: {} is {} bytes on the wire (codec={codec}{unpacked}); \
+            "sizegate let {}-{partition} pass, the broker refused it: {} is {} bytes on the wire (codec={codec}{size}); \
              {cause}. {remedy} [refused_by=broker code={error_code} topic={} partition={partition} \
-             batch_bytes={wire_bytes}{unpacked_tail} codec={codec} records={records}]",
+             batch_bytes={wire_bytes}{size_tail} codec={codec} records={records}]",
             topic.name,
             batch_of(*records),
             grouped(*wire_bytes),
