@@ -33,7 +33,6 @@ use tokio::sync::Semaphore;
 pub use advertised::Advertised;
 pub use budget::Budget;
 pub use claims::Claims;
-pub use fallback::{FallbackRecord, NoProducer, WriteRecords, Written};
 pub use listener::{BoundSockets, Listeners};
 
 use crate::cluster::Cluster;

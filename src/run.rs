@@ -32,7 +32,7 @@ use crate::config::{Config, Overrides, OwnAddresses};
 use crate::findings::Commands;
 use crate::net::{Acceptor, Connector, Own};
 use crate::policy::{Policy, StuckWatch};
-use crate::proxy::{Advertised, BoundSockets, Budget, Claims, Listeners, NoProducer, Shared};
+use crate::proxy::{Advertised, BoundSockets, Budget, Claims, Listeners, Shared};
 use crate::telemetry::log::{CloseLog, LevelHandle, OffloadLog, RedeemLog, RefusalLog};
 use crate::telemetry::{Known, Metrics};
 
@@ -199,7 +199,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
     let claims = config
         .claim_check
         .as_ref()
-        .map(|claim| Claims::open(claim, budget_bytes, &metrics, Arc::new(NoProducer)))
+        .map(|claim| Claims::open(claim, budget_bytes, &metrics, &cluster))
         .transpose()
         .map_err(|e| in_words(&e))?;
     let shared = Arc::new(Shared {

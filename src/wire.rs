@@ -18,6 +18,7 @@ pub mod produce_response;
 mod reader;
 pub mod record_batch;
 pub mod sasl;
+pub mod share_fetch;
 pub mod splice;
 pub mod walk;
 mod writer;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::fallback::{Fallbacks, WriteRecords};
+use super::fallback::Fallbacks;
 use crate::claim::{Handle, Namespace, Service, Store};
 use crate::cluster::Cluster;
 use crate::config::ClaimCheck;
@@ -18,6 +18,8 @@ use crate::telemetry::Metrics;
 const LANE: usize = 2;
 /// The same, for originals on their way to consumers.
 const VALUES: usize = 2;
+/// Fallback records that wait to be written: tickets, a kilobyte each.
+const FALLBACK_BYTES: u32 = 16 * 1024 * 1024;
 /// What the lane is counted in.
 const UNIT_BYTES: usize = 1024;
 
@@ -47,7 +49,7 @@ impl Claims {
         config: &ClaimCheck,
         budget_bytes: usize,
         metrics: &Metrics,
-        writer: Arc<dyn WriteRecords>,
+        cluster: &Cluster,
     ) -> Result<Self, NoStore> {
         let options: Vec<(String, String)> = config
             .store_options
@@ -61,6 +63,7 @@ impl Claims {
         let lane_units = u32::try_from(budget_bytes / LANE / UNIT_BYTES).unwrap_or(u32::MAX / 8);
         let lane_units = lane_units.clamp(1, u32::MAX / 8);
         let service_handle = service.handle();
+        let writer = Arc::new(cluster.producer(FALLBACK_BYTES));
         Ok(Self {
             handle: service.handle(),
             service: Mutex::new(Some(service)),

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::claim::{Digest, Handle};
+use crate::cluster::{NewRecord, Producer};
 use crate::telemetry::ClaimCounts;
 
 /// Records that are remembered as written.
@@ -59,12 +60,21 @@ pub trait WriteRecords: Send + Sync {
     fn write(&self, record: FallbackRecord) -> Written;
 }
 
-/// Until there is a producer.
-pub struct NoProducer;
-
-impl WriteRecords for NoProducer {
-    fn write(&self, _: FallbackRecord) -> Written {
-        Box::pin(async { Err("no producer".to_owned()) })
+impl WriteRecords for Producer {
+    fn write(&self, record: FallbackRecord) -> Written {
+        let producer = self.clone();
+        Box::pin(async move {
+            let written = producer.write(NewRecord {
+                topic: record.topic,
+                key: record.key,
+                value: Some(record.value),
+                headers: record.headers,
+            });
+            match written.await {
+                Ok(_) => Ok(()),
+                Err(why) => Err(why.to_string()),
+            }
+        })
     }
 }
 

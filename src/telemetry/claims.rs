@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::counters::{Counter, TimeHistogram};
-use crate::count::Count;
 use super::text::{Family, Spec};
 use super::topic::OTHER;
+use crate::count::Count;
 
 const OFFLOADED_RECORDS: Spec = (
     "claim_offloaded_records_total",

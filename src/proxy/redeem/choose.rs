@@ -88,7 +88,9 @@ pub(super) fn choose(job: &Job, opened: Vec<Opened>) -> Vec<Chosen> {
     let most = u64::try_from(job.asked.max_bytes).unwrap_or(0);
     let mut room = Room {
         values,
-        response_bytes: most.min(RESPONSE_BYTES).min(values.room_bytes() / SHARE),
+        response_bytes: most
+            .min(RESPONSE_BYTES)
+            .min(values.room_bytes().checked_div(SHARE).unwrap_or(0)),
         partition_bytes: 0,
         is_any: false,
         was_must: false,
@@ -105,8 +107,8 @@ fn choose_of(of: Opened, room: &mut Room<'_>) -> Chosen {
         tickets: Vec::new(),
         of,
     };
-    for at in 0..chosen.of.batches.len() {
-        let (is_whole, records) = match &chosen.of.batches[at] {
+    for (at, batch) in chosen.of.batches.iter().enumerate() {
+        let (is_whole, records) = match batch {
             Batch::Original { range, last_offset } => {
                 let bytes = range.len() as u64;
                 let fits = room.has(bytes);
@@ -127,7 +129,7 @@ fn choose_of(of: Opened, room: &mut Room<'_>) -> Chosen {
         if !is_whole {
             break;
         }
-        chosen.batches = at + 1;
+        chosen.batches = at.saturating_add(1);
         chosen.records = 0;
     }
     chosen

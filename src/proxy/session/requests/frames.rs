@@ -313,6 +313,10 @@ impl Session {
                 self.on_fetch(pending);
                 return Ok(());
             }
+            api::SHARE_FETCH => {
+                self.on_share_fetch(pending);
+                return Ok(());
+            }
             api::SASL_HANDSHAKE | api::SASL_AUTHENTICATE => {
                 self.on_sasl(pending.head, pending.frame);
             }
