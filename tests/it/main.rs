@@ -27,6 +27,7 @@ mod check_cluster;
 mod claim_batches;
 mod claim_consume;
 mod claim_produce;
+mod claim_queue;
 mod claim_store;
 mod cli;
 mod clients_live;
