@@ -35,8 +35,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// A value that nobody has asked for this long is no longer asked for.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// What is lost is looked for again after this: somebody may have put it back.
-const LOST: Duration = Duration::from_secs(600);
 
 /// A value that a consumer waits for.
 #[derive(Debug, Clone)]
@@ -47,6 +45,8 @@ pub struct Wanted {
     pub place: Place,
     /// How long after it was written, or first found missing, it may still turn up.
     pub grace: Duration,
+    /// For how long it counts as lost, once it is: then it is looked for again, as somebody may have put it back.
+    pub lost_for: Duration,
     /// Its topic's counters.
     pub counts: Arc<ClaimCounts>,
 }
@@ -326,7 +326,7 @@ impl Inner {
                 Class::Transient | Class::Config => false,
             };
             if is_lost {
-                self.lock().lost(&key, work, LOST);
+                self.lock().lost(&key, work, wanted.lost_for);
                 work.progress.send_replace(Progress::Lost(failure));
                 return;
             }

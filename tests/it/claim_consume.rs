@@ -641,7 +641,16 @@ fn a_share_group_is_refused_where_it_would_lose_records() {
             .with_max_records(10)
             .with_batch_size(10)
             .with_topics(vec![entry]);
-        let response = Connection::open(sizegate.bootstrap()).ask(&request, 1);
+        let mut connection = Connection::open(sizegate.bootstrap());
+        // Which topic has the id is looked up first.
+        let response = eventually(PATIENCE, "the topic is known", || {
+            let response = connection.ask(&request, 1);
+            let is_known = |code| code != 100;
+            let mut partitions = response.responses.iter().flat_map(|of| &of.partitions);
+            partitions
+                .all(|of| is_known(of.error_code))
+                .then_some(response)
+        });
         let partitions = response.responses.iter().flat_map(|of| &of.partitions);
         let refused: Vec<i16> = partitions
             .filter(|of| {

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -18,6 +19,7 @@ use crate::claim::{
     Class, Failure, MARK_HEADER, Namespace, OpenBatch, Refuted, Wanted, offset_delta, tickets_from,
 };
 use crate::codec::Decoders;
+use crate::config::Unredeemed;
 use crate::proxy::Shared;
 use crate::proxy::claim_fetches::{AskedOfTopic, ClaimTopic, FetchAsked};
 use crate::vocabulary::Codec;
@@ -31,6 +33,11 @@ const MOST_AT_ONCE: usize = 128 * 1024;
 
 /// Tickets of one batch that are looked at for one response: no response has room for more.
 const MOST_TICKETS: usize = 2_048;
+
+/// What consumers have gone past is looked for again after this.
+const SKIPPED: Duration = Duration::from_secs(600);
+/// What consumers wait for is looked for again after this.
+const HELD: Duration = Duration::from_secs(60);
 
 /// A partition that may bear tickets.
 #[derive(Debug)]
@@ -493,6 +500,7 @@ fn judged(
             .collect();
     };
     let rules = &topic.rules;
+    let holds = [rules.on_missing, rules.on_corrupt].contains(&Unredeemed::Hold);
     let found = tickets_from(first, batch, &topic.name, namespace, &rules.keys);
     let judged = found.map(|found| {
         let judged = match found.ticket {
@@ -500,6 +508,7 @@ fn judged(
                 ticket: Arc::new(ticket),
                 place,
                 grace: rules.grace,
+                lost_for: if holds { HELD } else { SKIPPED },
                 counts: Arc::clone(&topic.counts),
             }),
             Err(why @ (Refuted::UnknownKey | Refuted::ForeignUri)) => {

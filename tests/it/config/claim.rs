@@ -1,6 +1,6 @@
 //! The section `claim_check` and a rule's `offload`.
 
-use sizegate::config::{Redeem, StoreFailure, Unredeemed};
+use sizegate::config::{Clients, NamePattern, Redeem, StoreFailure, Unredeemed};
 
 use super::*;
 
@@ -110,14 +110,6 @@ fn what_is_wrong_in_it_is_said_at_its_key() {
             "`inspection.decode` is `never`",
         ),
         (
-            format!("{}rules: [{{name: a, topics: [t], action: offload}}]", claim_check("")),
-            "rules[0].offload.redeem: must be `false` in this version",
-        ),
-        (
-            format!("{}rules: [{{name: a, topics: [t], action: offload, offload: {{redeem: {{clients: {{client_ids: [a]}}}}}}}}]", claim_check("")),
-            "rules[0].offload.redeem: must be `false` in this version",
-        ),
-        (
             "rules: [{name: a, topics: [t], offload: {above: 64KiB}}]".to_owned(),
             "rules[0].offload: has no effect beside `action: reject`",
         ),
@@ -155,4 +147,27 @@ fn keys_are_rotated_without_a_restart_and_the_store_is_not_changed() {
     let claim = reload.config.claim_check.unwrap();
     assert_eq!(claim.store, old.claim_check.unwrap().store);
     assert_eq!(claim.grace, Duration::from_secs(60));
+}
+
+#[test]
+fn originals_are_for_everybody_unless_somebody_is_named() {
+    for (offload, expected) in [
+        ("", Redeem::All),
+        (", offload: {above: 1MiB}", Redeem::All),
+        (", offload: {redeem: true}", Redeem::All),
+        (", offload: {redeem: false}", Redeem::Nobody),
+        (
+            ", offload: {redeem: {clients: {client_ids: ['reader-*']}}}",
+            Redeem::Clients(Clients {
+                client_ids: vec![NamePattern::parse("reader-*").unwrap()],
+                ..Clients::default()
+            }),
+        ),
+    ] {
+        let rule = format!("rules: [{{name: a, topics: [t], action: offload{offload}}}]");
+        let text = format!("{MINIMAL}{}{rule}", claim_check(""));
+        let config = load(&text).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+        let offload = config.rules[0].offload.as_ref().unwrap();
+        assert_eq!(offload.redeem, expected, "{rule}");
+    }
 }
