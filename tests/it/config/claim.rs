@@ -1,6 +1,6 @@
 //! The section `claim_check` and a rule's `offload`.
 
-use sizegate::config::{Clients, NamePattern, Redeem, StoreFailure, Unredeemed};
+use sizegate::config::{Redeem, StoreFailure, Unredeemed};
 
 use super::*;
 
@@ -152,22 +152,20 @@ fn keys_are_rotated_without_a_restart_and_the_store_is_not_changed() {
 #[test]
 fn originals_are_for_everybody_unless_somebody_is_named() {
     for (offload, expected) in [
-        ("", Redeem::All),
-        (", offload: {above: 1MiB}", Redeem::All),
-        (", offload: {redeem: true}", Redeem::All),
-        (", offload: {redeem: false}", Redeem::Nobody),
+        ("", "true"),
+        (", offload: {above: 1MiB}", "true"),
+        (", offload: {redeem: true}", "true"),
+        (", offload: {redeem: false}", "false"),
         (
             ", offload: {redeem: {clients: {client_ids: ['reader-*']}}}",
-            Redeem::Clients(Clients {
-                client_ids: vec![NamePattern::parse("reader-*").unwrap()],
-                ..Clients::default()
-            }),
+            r#"{"clients":{"client_ids":["reader-*"]}}"#,
         ),
     ] {
         let rule = format!("rules: [{{name: a, topics: [t], action: offload{offload}}}]");
         let text = format!("{MINIMAL}{}{rule}", claim_check(""));
         let config = load(&text).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
-        let offload = config.rules[0].offload.as_ref().unwrap();
-        assert_eq!(offload.redeem, expected, "{rule}");
+        let json = config.to_json();
+        let redeem = json.pointer("/rules/0/offload/redeem").unwrap();
+        assert_eq!(redeem.to_string(), expected, "{rule}");
     }
 }
