@@ -116,7 +116,7 @@ mod tests {
         AcknowledgementBatch, FetchPartition, FetchTopic,
     };
     use kafka_protocol::messages::{
-        ApiKey, RequestHeader, ResponseHeader, ShareFetchRequest, ShareFetchResponse,
+        ApiKey, GroupId, RequestHeader, ResponseHeader, ShareFetchRequest, ShareFetchResponse,
     };
     use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
     use uuid::Uuid;
@@ -136,7 +136,7 @@ mod tests {
                 .with_partitions(vec![partition(0), partition(2)])
         };
         let request = ShareFetchRequest::default()
-            .with_group_id(Some(StrBytes::from_static_str("group")))
+            .with_group_id(Some(GroupId(StrBytes::from_static_str("group"))))
             .with_member_id(Some(StrBytes::from_static_str("member")))
             .with_topics(vec![topic(1), topic(2)]);
         let mut body = bytes::BytesMut::new();
