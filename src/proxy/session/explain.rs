@@ -17,7 +17,6 @@ use crate::text::grouped;
 use crate::text::printable;
 use crate::vocabulary::{Action, Codec, CompressionType, Gate, Source};
 use crate::wire::Malformed;
-use crate::wire::api::FrameHead;
 use crate::wire::produce::{self, TopicKey};
 use crate::wire::produce_response::{PartitionResult, ProduceResponse};
 
@@ -95,11 +94,6 @@ impl Session {
             });
         }
         (found.acks != 0).then_some(refused)
-    }
-
-    /// Some broker would close on a request of this size.
-    pub(super) fn may_be_too_large(&self, head: &FrameHead) -> bool {
-        u64::from(head.request_bytes) > self.shared.cluster.least_frame_limit()
     }
 
     /// A broker that closes instead of answering a large Produce most likely found it too large; where its limit is known,

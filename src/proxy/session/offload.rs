@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Pending;
+use super::requests::Pending;
 use crate::batch::BatchHeader;
 use crate::claim::{
     Class, Failure, Issuer, Namespace, OpenBatch, Planned, SignedTicket, Upload, Uploaded, offload,

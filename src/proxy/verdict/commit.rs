@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use super::measure::{look_inside, sample};
 use super::offload::Undone;
-use super::{Evaluated, Gathered, Judge, Measured, Outcome, Refused, Sent, Stage, Verdict};
+use super::{
+    Evaluated, Forward, Gathered, Judge, Measured, Outcome, Refused, Sent, Stage, Verdict,
+};
 use crate::batch::BatchHeader;
 use crate::claim::{Class, Failure, MARK_HEADER};
 use crate::error_code::{INVALID_RECORD, NOT_ENOUGH_REPLICAS};
@@ -28,6 +30,9 @@ impl Judge {
         client: &ClientInfo,
         arrival: &Arrival,
     ) -> Verdict {
+        if let Some(limit_bytes) = asked.frame_limit {
+            self.over_frame(request_bytes(frame), limit_bytes);
+        }
         let now = arrival.ended;
         let mut verdict = Verdict::default();
         let may_linger = client.may_linger();
@@ -54,9 +59,7 @@ impl Judge {
                 .clone()
                 .and_then(|range| frame.get(range))
                 .unwrap_or_default();
-            if let (true, Outcome::Within(measured) | Outcome::Over(measured, _)) =
-                (may_linger, &outcome)
-            {
+            if let Some(measured) = outcome.measured().filter(|_| may_linger) {
                 self.watch_linger(measured, client);
             }
             let result = match outcome {
@@ -68,20 +71,20 @@ impl Judge {
                     verdict.sent.push(measured.sent(partition));
                     None
                 }
-                Outcome::Over(mut measured, violation)
-                    if measured.topic.policy.action == Action::Observe =>
-                {
-                    self.count(&mut measured, batch, now);
-                    look_inside(&mut measured, batch);
-                    let also = std::mem::take(&mut measured.also);
-                    self.observe(&measured, violation, also, partition, client);
-                    verdict.sent.push(measured.sent(partition));
-                    None
-                }
-                Outcome::Over(mut measured, violation) => {
-                    look_inside(&mut measured, batch);
-                    Some(self.refuse(&measured, violation, partition, client, now))
-                }
+                Outcome::Over(mut measured, violation) => match measured.topic.policy.action {
+                    Action::Observe => {
+                        self.count(&mut measured, batch, now);
+                        look_inside(&mut measured, batch);
+                        let also = std::mem::take(&mut measured.also);
+                        self.observe(&measured, violation, also, partition, client);
+                        verdict.sent.push(measured.sent(partition));
+                        None
+                    }
+                    Action::Reject | Action::Offload => {
+                        look_inside(&mut measured, batch);
+                        Some(self.refuse(&measured, violation, partition, client, now))
+                    }
+                },
                 Outcome::Undone(topic, undone) => {
                     let Some(result) = self.undone(&topic, undone, partition) else {
                         continue;
@@ -114,9 +117,11 @@ impl Judge {
             }
         }
         self.evaluated = evaluated;
-        if !is_whole {
-            verdict.kept = Some(self.grouped(frame, &kept));
-        }
+        verdict.forward = match (is_whole, kept.is_empty()) {
+            (true, _) => Forward::Whole,
+            (false, true) => Forward::Nothing,
+            (false, false) => Forward::Spliced(self.grouped(frame, &kept)),
+        };
         verdict
     }
 
@@ -148,7 +153,16 @@ impl Judge {
                     failure.told(),
                 );
             }
-            _ => topic.metrics.forwarded.inc(),
+            None
+            | Some(
+                Stage::Left
+                | Stage::Forged(..)
+                | Stage::Planned(_)
+                | Stage::GivenUp
+                | Stage::Failed(_),
+            ) => {
+                topic.metrics.forwarded.inc();
+            }
         }
     }
 
@@ -428,7 +442,7 @@ impl ClientInfo {
 }
 
 /// What the gate `frame` compares: the request as its length prefix declares it.
-fn request_bytes(frame: &[u8]) -> u64 {
+pub(super) fn request_bytes(frame: &[u8]) -> u64 {
     (frame.len() as u64).saturating_sub(4)
 }
 
