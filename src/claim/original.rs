@@ -1,4 +1,4 @@
-//! From an object back to the value that a ticket promises.
+//! Reads from an object the value that a ticket promises.
 //!
 //! The digest and the size are the ticket's, and signed; whatever the store says of an object is checked against them. A
 //! value comes out whole and right, or not at all.

@@ -1,4 +1,4 @@
-//! How long one request to the store may take, how often it is tried, and how long to wait in between.
+//! Bounds a request to the store: how long it may take, how often it is tried, and how long to wait in between.
 
 use std::future::Future;
 use std::time::Duration;
