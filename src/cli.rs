@@ -20,6 +20,7 @@ pub mod align;
 pub mod check;
 pub mod completions;
 pub mod explain;
+mod http;
 pub mod run;
 pub mod scan;
 pub mod suggest;

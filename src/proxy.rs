@@ -6,13 +6,16 @@
 
 mod advertised;
 mod budget;
+mod claim_fetches;
 mod claims;
 mod closed;
+mod fallback;
 mod fetches;
 mod governed;
 mod in_flight;
 mod listener;
 mod oversized;
+mod redeem;
 mod refusal_topic;
 mod report;
 mod session;
@@ -40,7 +43,7 @@ use crate::config::{Decode, HostPort};
 use crate::findings::Commands;
 use crate::net::{Acceptor, Connector};
 use crate::policy::{Policy, StuckWatch};
-use crate::telemetry::log::{CloseLog, OffloadLog, RefusalLog};
+use crate::telemetry::log::{CloseLog, OffloadLog, RedeemLog, RefusalLog};
 use crate::telemetry::{Metrics, Observed, Refusals};
 use crate::vocabulary::RecordKey;
 use crate::wire::api_versions::ClientSoftware;
@@ -93,6 +96,8 @@ pub struct Shared {
     pub claims: Option<Claims>,
     /// A line for what is offloaded; repeated ones counted.
     pub offload_log: OffloadLog,
+    /// A line for what cannot be redeemed; repeated ones counted.
+    pub redeem_log: RedeemLog,
     /// Numbers refusals.
     pub refusal_ids: AtomicU64,
     /// Long decodes at once: a bomb in every connection must not take every core.

@@ -35,7 +35,7 @@ use crate::findings::Commands;
 use crate::net::{Acceptor, Connector, Own};
 use crate::policy::{Policy, StuckWatch};
 use crate::proxy::{Advertised, BoundSockets, Budget, Claims, Listeners, RefusalTopic, Shared};
-use crate::telemetry::log::{CloseLog, LevelHandle, OffloadLog, RefusalLog};
+use crate::telemetry::log::{CloseLog, LevelHandle, OffloadLog, RedeemLog, RefusalLog};
 use crate::telemetry::{Known, Metrics};
 
 /// How long the last log lines and responses of the admin server are waited for: with the drain's 25 s it stays within
@@ -216,7 +216,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
     let claims = config
         .claim_check
         .as_ref()
-        .map(|claim| Claims::open(claim, budget_bytes, &metrics))
+        .map(|claim| Claims::open(claim, budget_bytes, &metrics, &cluster))
         .transpose()
         .map_err(|e| in_words(&e))?;
     let refusal_topic = config
@@ -242,6 +242,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         metrics,
         claims,
         offload_log: OffloadLog::default(),
+        redeem_log: RedeemLog::default(),
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,
         is_draining: AtomicBool::new(false),
@@ -270,6 +271,7 @@ async fn summarise(shared: Arc<Shared>, shutdown: CancellationToken) {
         shared.close_log.summarise();
         shared.observed.summarise();
         shared.offload_log.summarise();
+        shared.redeem_log.summarise();
         if is_over {
             return;
         }

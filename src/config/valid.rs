@@ -1,4 +1,4 @@
-//! What a file said ([`RawConfig`]) becomes what is in force ([`Config`]): defaults, and everything one
+//! Makes of what a file said ([`RawConfig`]) what is in force ([`Config`]): defaults, and everything one
 //! section must hold by itself. What sections say against each other is in `contradictions`.
 //!
 //! Invariant: every default of one value is in `defaults`, and used here.

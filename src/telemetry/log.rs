@@ -7,6 +7,7 @@
 mod closes;
 mod line;
 mod offloads;
+mod redeems;
 mod refusal_records;
 mod refusals;
 mod repeats;
@@ -22,6 +23,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 pub use self::closes::CloseLog;
 use self::line::Line;
 pub use self::offloads::OffloadLog;
+pub use self::redeems::RedeemLog;
 pub use self::refusal_records::{RefusalJson, RefusalRecords};
 pub use self::refusals::RefusalLog;
 use crate::text::first_chars;

@@ -25,6 +25,7 @@ mod batch_gate;
 mod brokers_say;
 mod check_cluster;
 mod claim_batches;
+mod claim_consume;
 mod claim_produce;
 mod claim_queue;
 mod claim_store;

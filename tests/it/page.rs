@@ -403,6 +403,8 @@ fn topic(n: u64) -> TopicView {
             limit(Gate::Record, 65_536, Source::Rule, Some(HOSTILE)),
             limit(Gate::Ratio, 100, Source::Rule, Some(HOSTILE)),
         ],
+        topic_config: None,
+        codecs: None,
         batches: Some(BatchCounts {
             forwarded: n * n,
             refused: n % 3,
