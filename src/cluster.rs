@@ -1,4 +1,4 @@
-//! What the proxy knows of the cluster behind it: nodes, topics, and the limits that brokers apply.
+//! Knows the cluster behind the proxy: nodes, topics, and the limits that brokers apply.
 //!
 //! One client of ours polls Metadata and DescribeConfigs ([`Cluster::run`]); sessions ask for what they miss.
 //! Look-ups of what is known take one short lock; reading a topic's limits takes none.

@@ -11,7 +11,7 @@ pub(crate) trait Count: Sized {
     /// So many more.
     fn increase_by(&mut self, n: Self);
 
-    /// So many less.
+    /// So many less. That there were fewer is a mistake of ours, which tests find.
     fn decrease_by(&mut self, n: Self);
 }
 
@@ -35,6 +35,7 @@ macro_rules! counts {
 
             #[inline]
             fn decrease_by(&mut self, n: Self) {
+                debug_assert!(*self >= n, "{n} less than {self}");
                 *self = self.saturating_sub(n);
             }
         }
@@ -57,7 +58,14 @@ mod tests {
         count.decrease_by(u32::MAX - 1);
         assert_eq!(count, 1);
         count.decrement();
-        count.decrement();
         assert_eq!(count, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "2 less than 1")]
+    #[cfg(debug_assertions)]
+    fn counting_below_nothing_is_found_by_tests() {
+        let mut count = 1usize;
+        count.decrease_by(2);
     }
 }

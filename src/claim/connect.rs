@@ -1,4 +1,4 @@
-//! From the configuration's `store` and `store_options` to a store.
+//! Makes a store of the configuration's `store` and `store_options`.
 //!
 //! `file:///FOLDER` is the embedded one: written beside, synced, renamed. `s3://`, `gs://` and `az://` are reached with
 //! their usual environment, which the options override.

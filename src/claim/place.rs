@@ -1,4 +1,4 @@
-//! Where objects lie: a prefix for each cluster and topic, and below it a name by one of three layouts.
+//! Names the places of objects: a prefix for each cluster and topic, and below it a name by one of three layouts.
 //!
 //! Invariant: a place is under its topic's prefix whatever the topic is called, and no two topics share one. Every part
 //! of a key is made of `A–Z a–z 0–9 . _ - =`, none is `.`, `..` or empty: a folder's file names, a bucket's keys and an

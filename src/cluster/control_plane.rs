@@ -1,4 +1,4 @@
-//! What the tasks of the control plane share: what is known, how it fares, and how to reach a broker.
+//! Holds the state that the tasks of the control plane share: what is known, how it fares, and how to reach a broker.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

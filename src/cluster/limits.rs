@@ -1,4 +1,4 @@
-//! What DescribeConfigs says of sizes: the values a topic has, and where each comes from.
+//! Holds what DescribeConfigs says of sizes: the values a topic has, and where each comes from.
 //!
 //! Invariant: reading is one atomic load per value, without a lock, and a number never parts from its origin.
 

@@ -1,4 +1,4 @@
-//! What is known of the cluster: nodes, topics by name and by id, and what was found absent a moment ago.
+//! Holds what is known of the cluster: nodes, topics by name and by id, and what was found absent a moment ago.
 //!
 //! Invariant: locks are held for one look-up or one change, never across an await; names are stored once.
 

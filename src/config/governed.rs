@@ -1,5 +1,5 @@
-//! What a rule says of the limits themselves: which configs a topic may be given (gate `config`), and which codecs its
-//! batches may come with (gate `codec`).
+//! Reads what a rule says of the limits themselves: which configs a topic may be given (gate `config`), and which
+//! codecs its batches may come with (gate `codec`).
 //!
 //! Invariant: in a [`Config`](super::Config) no bound is empty and no list is: each can be kept.
 

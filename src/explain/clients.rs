@@ -1,4 +1,5 @@
-//! What each client library compares by itself before it sends, by its own arithmetic, and the words that it shows.
+//! Tells what each client library compares by itself before it sends, by its own arithmetic, and the words that it
+//! shows.
 //!
 //! Each was tried with the library at its limit and one byte above (`tests/explain_clients.rs`).
 

@@ -1,4 +1,4 @@
-//! What is this proxy's own: the addresses it listens on and tells to clients, and its connections to brokers. A
+//! Knows this proxy's own addresses, which it listens on and tells to clients, and its connections to brokers. A
 //! configuration or a broker that leads back here would make connections without end.
 //!
 //! Invariant: an upstream connection is known here before its first byte is sent, until it is closed.

@@ -15,6 +15,7 @@ mod measure;
 mod offload;
 mod outcome;
 mod repeated;
+mod trial;
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -31,6 +32,7 @@ pub use self::gathered::{Confirmed, Gathered, Question, Step, Work};
 pub use self::offload::{Offload, Ready, Stage, ToOffload};
 use self::outcome::{Evaluated, Measured, Outcome};
 use self::repeated::Repeated;
+pub use self::trial::{Fate, Trial, Tried};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::error_code::{UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION};

@@ -10,7 +10,7 @@ use crate::admin::{
     AdminState, ControlPlaneView, LimitView, Readiness, ReloadView, StatusView, TopicView,
 };
 use crate::cluster::{Cluster, Status, Topic};
-use crate::config::Config;
+use crate::config::{Codecs, Config, TopicConfig};
 use crate::explain::{self, BadQuestion, Explanation, Facts, Question};
 use crate::findings::Unseen;
 use crate::policy::{Learned, Limit, TopicPolicy};
@@ -153,15 +153,22 @@ impl Shared {
     fn topic_view(&self, topic: &Topic) -> TopicView {
         let all = self.policy.load();
         let policy = all.for_topic(&topic.name);
+        let rule = all.rule_for(&topic.name);
         let metrics = self.metrics.known_topic(&topic.name);
         TopicView {
             topic: topic.name.to_string(),
-            rule: all.rule_for(&topic.name).map(|rule| rule.name.clone()),
+            rule: rule.map(|rule| rule.name.clone()),
             action: policy.action,
             limits: in_force(&self.cluster, &policy, Some(topic))
                 .iter()
                 .map(LimitView::from)
                 .collect(),
+            topic_config: rule
+                .and_then(|rule| rule.topic_config.as_ref())
+                .map(TopicConfig::to_json),
+            codecs: rule
+                .and_then(|rule| rule.codecs.as_ref())
+                .map(Codecs::to_json),
             batches: metrics.as_ref().map(|metrics| metrics.batch_counts()),
             last: metrics.as_ref().map(|metrics| metrics.last_sizes()),
             largest: metrics.as_ref().map(|metrics| metrics.largest_sizes()),

@@ -1,5 +1,5 @@
-//! What was noticed and refuses nothing: kept for the API by who and where, logged at once the first time, then
-//! counted, and the counts logged once a minute.
+//! Keeps what was noticed and refuses nothing: for the API by who and where; for the log at once the first time, then
+//! counted, and the counts once a minute.
 //!
 //! Invariant: at most [`KEPT`] of a kind, each of bounded size, and at most as many lines between two summaries;
 //! every observation is logged or counted in a summary.
