@@ -42,7 +42,9 @@ impl Repeated {
             };
             for (_, other) in others {
                 self.has_topics = true;
-                self.first[*other] = *first;
+                if let Some(entry) = self.first.get_mut(*other) {
+                    *entry = *first;
+                }
             }
         }
         Ok(())
@@ -54,9 +56,10 @@ impl Repeated {
         self.places.clear();
         let batches = evaluated.iter().enumerate();
         let batches = batches.filter(|(_, batch)| !batch.outcome.always_counts());
-        self.places.extend(batches.map(|(at, batch)| {
-            let index = layout.partitions[batch.partition_entry].index;
-            (self.first[batch.topic_entry], index, at)
+        self.places.extend(batches.filter_map(|(at, batch)| {
+            let partition = layout.partitions.get(batch.partition_entry)?;
+            let topic = self.first.get(batch.topic_entry)?;
+            Some((*topic, partition.index, at))
         }));
         self.places.sort_unstable();
         self.followed.clear();
@@ -71,10 +74,12 @@ impl Repeated {
             return;
         }
         self.followed.sort_unstable();
-        let (mut followed, mut at) = (self.followed.iter().peekable(), 0);
+        let (mut followed, mut places) = (self.followed.iter().peekable(), 0..);
         evaluated.retain(|_| {
-            at += 1;
-            followed.next_if(|followed| **followed == at - 1).is_none()
+            let at = places.next();
+            followed
+                .next_if(|followed| Some(**followed) == at)
+                .is_none()
         });
     }
 }
