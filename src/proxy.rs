@@ -16,6 +16,7 @@ mod in_flight;
 mod listener;
 mod oversized;
 mod redeem;
+mod refusal_topic;
 mod report;
 mod session;
 mod topics;
@@ -34,6 +35,8 @@ pub use advertised::Advertised;
 pub use budget::Budget;
 pub use claims::Claims;
 pub use listener::{BoundSockets, Listeners};
+pub use refusal_topic::RefusalTopic;
+pub use verdict::{Fate, Trial, Tried};
 
 use crate::cluster::Cluster;
 use crate::config::{Decode, HostPort};
@@ -42,6 +45,7 @@ use crate::net::{Acceptor, Connector};
 use crate::policy::{Policy, StuckWatch};
 use crate::telemetry::log::{CloseLog, OffloadLog, RedeemLog, RefusalLog};
 use crate::telemetry::{Metrics, Observed, Refusals};
+use crate::vocabulary::RecordKey;
 use crate::wire::api_versions::ClientSoftware;
 
 /// What all sessions share.
@@ -66,6 +70,10 @@ pub struct Shared {
     pub refusals: Arc<Refusals>,
     /// A line for each refusal; repeated ones counted.
     pub refusal_log: RefusalLog,
+    /// The topic that gets each refusal, where one is configured.
+    pub refusal_topic: Option<RefusalTopic>,
+    /// What is told of the key of a record that was refused.
+    pub record_key: RecordKey,
     /// One line per connection closed for a reason.
     pub close_log: CloseLog,
     /// What the observing gates noticed.

@@ -26,6 +26,8 @@ use tokio::io::AsyncWrite;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+pub(super) use self::gather::confirm;
+pub(super) use self::offload::{plan_one, rebuilt};
 use self::requests::Requests;
 use self::responses::Responses;
 use self::sasl::Exchange;

@@ -14,6 +14,7 @@ mod gathered;
 mod measure;
 mod offload;
 mod outcome;
+mod trial;
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -28,6 +29,7 @@ pub use self::evaluate::{Inspected, LongDecode, inspect_long};
 pub use self::gathered::{Confirmed, Gathered, Question, Step, Work};
 pub use self::offload::{Offload, Ready, Stage, ToOffload};
 use self::outcome::{Evaluated, Measured, Outcome};
+pub use self::trial::{Fate, Trial, Tried};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::error_code::{UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION};
