@@ -1,4 +1,4 @@
-//! The answers a client waits for, in the order of its requests.
+//! Lists the responses that a client waits for, in the order of its requests.
 //!
 //! A broker answers one connection's requests in order, so a response made here queues behind those in flight.
 //! Invariant: exactly one entry per request that gets a response; a Produce with acks 0 gets none.
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::verdict::{Refused, Sent};
+use crate::count::{Count as _, total};
 use crate::wire::config_response::RefusedResource;
 use crate::wire::sasl::Mechanism;
 use crate::wire::{Malformed, Reason};
@@ -79,14 +80,18 @@ impl Produced {
     fn remembered_bytes(&self) -> usize {
         let refused = self.refused.iter().map(Refused::remembered_bytes);
         let sent = self.sent.iter().map(Sent::remembered_bytes);
-        sent.sum::<usize>() + refused.sum::<usize>()
+        total([sent.sum(), refused.sum()])
     }
 }
 
 /// About the memory that refused topics and brokers take.
 fn remembered_bytes(refused: &[RefusedResource]) -> usize {
     let bytes = |resource: &RefusedResource| {
-        size_of::<RefusedResource>() + resource.name.len() + resource.message.len()
+        total([
+            size_of::<RefusedResource>(),
+            resource.name.len(),
+            resource.message.len(),
+        ])
     };
     refused.iter().map(bytes).sum()
 }
@@ -140,7 +145,8 @@ impl InFlight {
 
     /// About the memory for all of it.
     pub fn remembered_bytes(&self) -> usize {
-        self.expected.len() * size_of::<Expected>() + self.remembered_bytes + self.made_bytes
+        let entries = self.expected.len().saturating_mul(size_of::<Expected>());
+        total([entries, self.remembered_bytes, self.made_bytes])
     }
 
     /// Bytes of responses made here that wait for their turn.
@@ -151,9 +157,13 @@ impl InFlight {
     /// A request was read.
     pub fn expect(&mut self, expected: Expected) {
         match &expected.response {
-            Response::Made(bytes) => self.made_bytes += bytes.len(),
-            Response::Produce(produced) => self.remembered_bytes += produced.remembered_bytes(),
-            Response::Configs(refused) => self.remembered_bytes += remembered_bytes(refused),
+            Response::Made(bytes) => self.made_bytes.increase_by(bytes.len()),
+            Response::Produce(produced) => self
+                .remembered_bytes
+                .increase_by(produced.remembered_bytes()),
+            Response::Configs(refused) => {
+                self.remembered_bytes.increase_by(remembered_bytes(refused))
+            }
             Response::Forwarded | Response::Token | Response::Authenticate(_) => {}
         }
         self.expected.push_back(expected);
@@ -169,7 +179,7 @@ impl InFlight {
         self.shrink();
         match std::mem::replace(&mut next.response, Response::Forwarded) {
             Response::Made(bytes) => {
-                self.made_bytes -= bytes.len();
+                self.made_bytes.decrease_by(bytes.len());
                 Some((next, bytes))
             }
             _ => None,
@@ -198,9 +208,12 @@ impl InFlight {
         let answered = self.expected.pop_front();
         match answered.as_ref().map(|next| &next.response) {
             Some(Response::Produce(produced)) => {
-                self.remembered_bytes -= produced.remembered_bytes();
+                self.remembered_bytes
+                    .decrease_by(produced.remembered_bytes());
             }
-            Some(Response::Configs(refused)) => self.remembered_bytes -= remembered_bytes(refused),
+            Some(Response::Configs(refused)) => {
+                self.remembered_bytes.decrease_by(remembered_bytes(refused))
+            }
             _ => {}
         }
         self.shrink();
