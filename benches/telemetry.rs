@@ -191,6 +191,7 @@ fn refusals(c: &mut Criterion) {
         codec: Some(Codec::None),
         records: Some(1),
         record: None,
+        record_key: None,
     });
     c.bench_function("keep one refusal", |b| {
         b.iter(|| refusals.record(Arc::clone(&record)))

@@ -11,6 +11,7 @@
 
 mod chain;
 mod connect;
+mod deliver;
 mod failure;
 mod issue;
 mod keys;
@@ -23,8 +24,10 @@ mod rewrite;
 mod service;
 mod store;
 mod ticket;
+mod values;
 
 pub use connect::{StoreError, StoreUri};
+pub use deliver::{Fate, deliver, encoded_header, offset_delta};
 pub use failure::{Class, Failure};
 pub use issue::{Issuer, SignedTicket};
 pub use keys::{Key, KeyError, Keys, MARK_HEADER, Refuted};
@@ -32,7 +35,8 @@ pub use open::{OpenBatch, Unopened};
 pub use patience::Patience;
 pub use place::{ForeignUri, Layout, Namespace, Place};
 pub use plan::{Claim, Fit, Plan, Planned, plan_offload};
-pub use rewrite::{Found, RewriteError, offload, redeem, tickets};
+pub use rewrite::{Found, RewriteError, offload, redeem, tickets, tickets_from};
 pub use service::{Handle, Service, Upload, Uploaded};
 pub use store::{Listed, Put, Store};
 pub use ticket::{ContentType, Digest, ObjectForm, Ticket, TicketError};
+pub use values::{Progress, Values, Waiting, Wanted};

@@ -22,6 +22,7 @@ pub mod completions;
 pub mod explain;
 mod http;
 pub mod run;
+pub mod scan;
 pub mod suggest;
 
 /// Exit code: done, nothing to say.
@@ -63,6 +64,8 @@ pub enum Command {
     Align(align::AlignArgs),
     /// Say which limits a topic has, and who would refuse a record of given sizes
     Explain(explain::ExplainArgs),
+    /// Judge what is stored in topics by a config, as if it were produced now
+    Scan(scan::ScanArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
 }

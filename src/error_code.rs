@@ -41,6 +41,8 @@ pub const INVALID_PRODUCER_EPOCH: i16 = 47;
 pub const INVALID_PRODUCER_ID_MAPPING: i16 = 49;
 /// The broker has forgotten the producer's id.
 pub const UNKNOWN_PRODUCER_ID: i16 = 59;
+/// The broker has no such fetch session: the consumer names again everything it asks for.
+pub const FETCH_SESSION_ID_NOT_FOUND: i16 = 70;
 /// A record was refused; clients do not send it again.
 pub const INVALID_RECORD: i16 = 87;
 /// The broker does not know the topic's id: retriable.

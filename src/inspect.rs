@@ -7,6 +7,7 @@
 
 mod decode;
 mod effort;
+mod key;
 mod limits;
 mod message_set;
 mod near;
@@ -21,6 +22,7 @@ use crate::codec::{DecodeError, Decoders};
 use crate::vocabulary::{Codec, Gate, Size};
 
 pub use effort::{Effort, decode_time, expected_decode_bytes};
+pub use key::key_of;
 pub use limits::DeepLimits;
 pub use message_set::inspect_message_set;
 pub use near::NearGates;

@@ -69,7 +69,7 @@ fn decompressed(object: &[u8], size: u64) -> Result<Bytes, Failure> {
         }
     }
 
-    let mut value = Whole(Vec::new());
+    let mut value = Whole(Vec::with_capacity(usize::try_from(size).unwrap_or(0)));
     let decoded = Decoders::new()
         .decoder(Codec::Zstd, size)
         .decode(object, &mut value);

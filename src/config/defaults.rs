@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use super::claim::{StoreFailure, Unredeemed};
-use super::{Decode, LogFormat, LogLevel, Mode};
+use super::{Decode, LogFormat, LogLevel, Mode, RecordKey};
 use crate::claim::Layout;
 use crate::vocabulary::{Action, ErrorCode};
 
@@ -41,6 +41,9 @@ pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 pub(super) const TOPICS: u64 = 1_000;
 pub(super) const LOG: LogFormat = LogFormat::Text;
 pub(super) const LOG_LEVEL: LogLevel = LogLevel::Info;
+
+/// `refusals`.
+pub(super) const RECORD_KEY: RecordKey = RecordKey::None;
 
 /// `families`.
 pub(super) const DETECT: bool = true;

@@ -110,6 +110,7 @@ fn merged(old: &Config, new: &Config) -> Config {
         decode: new.decode,
         admin_bind: old.admin_bind,
         origin: old.origin.clone(),
+        refusals: old.refusals.clone(),
         telemetry: Telemetry {
             log_level: new.telemetry.log_level,
             ..old.telemetry.clone()

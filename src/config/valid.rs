@@ -19,7 +19,7 @@ use super::scalars::{Alignment, Count, HostName, Interval, OrNone, Share, Size};
 use super::topics::MemberPattern;
 use super::{
     Advertise, BatchLimit, Clients, Cluster, Config, Families, Family, Ignore, InsideLimit, Limits,
-    Listener, NamePattern, Origin, Rule, Telemetry, TopicPattern,
+    Listener, NamePattern, Origin, RefusalsTopic, Rule, Telemetry, TopicPattern,
 };
 use crate::vocabulary::DEFAULT_MAX_REQUEST_SIZE;
 use crate::vocabulary::FindingRule;
@@ -28,6 +28,7 @@ use crate::vocabulary::FindingRule;
 pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
     let families = raw.families.section();
     let telemetry = raw.telemetry.section();
+    let refusals = raw.refusals.section();
     // Below this section there is nothing to lift: `none` is as if it were left out.
     let mut limits = limits(raw.limits.section()).without_lifting();
     limits.batch_bytes = limits.batch_bytes.or(Some(BatchLimit::Inherit));
@@ -56,6 +57,13 @@ pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
             .0,
         decode: raw.inspection.section().decode.or(defaults::DECODE),
         admin_bind: raw.admin.section().bind.or(defaults::ADMIN_BIND),
+        refusals: RefusalsTopic {
+            topic: match refusals.topic.or(OrNone::None) {
+                OrNone::Some(topic) => Some(topic.0),
+                OrNone::None => None,
+            },
+            record_key: refusals.record_key.or(defaults::RECORD_KEY),
+        },
         telemetry: Telemetry {
             topics: number(telemetry.topics.or(Count(defaults::TOPICS))),
             log: telemetry.log.or(defaults::LOG),

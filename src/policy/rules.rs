@@ -12,8 +12,8 @@ use super::codecs::CodecRule;
 use super::{BatchFacts, Limit, Size, Violation};
 use crate::claim::{Key, Keys, Layout};
 use crate::config::{
-    self, BatchLimit, ClaimCheck, Config, Decode, InsideLimit, Limits, Mode, Rule, StoreFailure,
-    TopicPattern,
+    self, BatchLimit, ClaimCheck, Config, Decode, InsideLimit, Limits, Mode, Redeem, Rule,
+    StoreFailure, TopicPattern, Unredeemed,
 };
 use crate::families::Families;
 use crate::inspect::{DeepLimits, Over, is_near};
@@ -52,6 +52,14 @@ pub struct ClaimRules {
     pub layout: Layout,
     /// An object above this age is written again for a new ticket: half of how long the store keeps it.
     pub renew_after: Duration,
+    /// How long a missing object may still turn up.
+    pub grace: Duration,
+    /// What becomes of a ticket whose object is missing.
+    pub on_missing: Unredeemed,
+    /// What becomes of a ticket whose object is another.
+    pub on_corrupt: Unredeemed,
+    /// The fallback topic's name as configured.
+    fallback_topic: String,
     /// What stands before and behind a topic's name in that of its fallback topic.
     fallback: (String, String),
 }
@@ -72,8 +80,17 @@ impl ClaimRules {
             keys: Arc::new(keys),
             layout: claim.layout,
             renew_after: claim.retention.checked_div(2).unwrap_or(claim.retention),
+            grace: claim.grace,
+            on_missing: claim.fallback.on_missing,
+            on_corrupt: claim.fallback.on_corrupt,
+            fallback_topic: fallback.to_owned(),
             fallback: (before.to_owned(), behind.to_owned()),
         })
+    }
+
+    /// Where a topic's record goes whose ticket cannot be redeemed.
+    pub fn fallback_topic(&self, topic: &str) -> String {
+        self.fallback_topic.replace("{topic}", topic)
     }
 
     /// Kafka's own topics and those for lost tickets: nobody there knows what to do with a ticket, or it is one already.
@@ -102,6 +119,8 @@ pub struct TopicPolicy {
     /// There if, and only if, values are offloaded: the action is [`Action::Offload`], and the topic is none that is left
     /// alone.
     pub offload: Option<Offloading>,
+    /// There if its tickets are redeemed for the client. Not a matter of the mode: tickets that are there stay.
+    pub redeem: Option<Arc<ClaimRules>>,
     /// The Kafka error code of refusals.
     pub error_code: ErrorCode,
     /// The rule's remedy.
@@ -384,6 +403,7 @@ impl Policy {
         TopicPolicy {
             action,
             offload: self.offloading(topic, rule.filter(|_| !self.observes())),
+            redeem: self.redeeming(topic, client),
             error_code: rule.map_or(ErrorCode::Auto, |rule| rule.error_code),
             remedy: rule.and_then(|rule| rule.remedy.as_deref()).map(Arc::from),
             inherits: !matches!(in_force.batch_bytes, Some(BatchLimit::None)),
@@ -409,6 +429,34 @@ impl Policy {
             on_store_failure: offload.on_store_failure,
             claims: Arc::clone(claims),
         })
+    }
+
+    /// Tickets of some topics are redeemed for somebody: what is fetched must be looked at.
+    pub fn redeems(&self) -> bool {
+        let is_redeemed = |rule: &Rule| {
+            let offload = rule.offload.as_ref();
+            offload.is_some_and(|offload| offload.redeem != Redeem::Nobody)
+        };
+        self.claims.is_some() && self.rules.iter().any(is_redeemed)
+    }
+
+    /// The first rule that offloads this topic's values says who gets originals, whichever producers it is for.
+    fn redeeming(&self, topic: &str, client: &ClientRules) -> Option<Arc<ClaimRules>> {
+        let claims = self
+            .claims
+            .as_ref()
+            .filter(|claims| !claims.leaves(topic))?;
+        let offloads = |index: &usize| {
+            let rule = self.rules.get(*index);
+            rule.is_some_and(|rule| rule.offload.is_some())
+        };
+        let index = self.matching(topic).into_iter().filter(offloads).min()?;
+        let is_for_client = match self.rules.get(index)?.offload.as_ref()?.redeem {
+            Redeem::All => true,
+            Redeem::Nobody => false,
+            Redeem::Clients(_) => self.clients.redeems(index, client),
+        };
+        is_for_client.then(|| Arc::clone(claims))
     }
 }
 

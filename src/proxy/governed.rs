@@ -453,7 +453,7 @@ impl<'a> Case<'a> {
                 if told <= MOST_TOLD {
                     let error_code = if is_observed { 0 } else { POLICY_VIOLATION };
                     self.shared
-                        .report(&found.refusal, error_code, false, client);
+                        .report(&found.refusal, error_code, false, None, client);
                 }
             }
             if is_observed {

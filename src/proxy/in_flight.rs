@@ -10,6 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::claim_fetches::FetchAsked;
 use super::verdict::{Refused, Sent};
 use crate::count::{Count as _, total};
 use crate::wire::config_response::RefusedResource;
@@ -49,6 +50,8 @@ pub enum Response {
     Token,
     /// By the broker; refusals are merged into its response.
     Produce(Produced),
+    /// By the broker; tickets in its response are redeemed.
+    Fetch(Box<FetchAsked>),
     /// By the broker; refusals are put into its response.
     Configs(Vec<RefusedResource>),
     /// By the broker; if it says yes, the client is who it claims to be.
@@ -162,7 +165,10 @@ impl InFlight {
                 .remembered_bytes
                 .increase_by(produced.remembered_bytes()),
             Response::Configs(refused) => {
-                self.remembered_bytes.increase_by(remembered_bytes(refused))
+                self.remembered_bytes.increase_by(remembered_bytes(refused));
+            }
+            Response::Fetch(asked) => {
+                self.remembered_bytes.increase_by(asked.remembered_bytes());
             }
             Response::Forwarded | Response::Token | Response::Authenticate(_) => {}
         }
@@ -213,6 +219,9 @@ impl InFlight {
             }
             Some(Response::Configs(refused)) => {
                 self.remembered_bytes.decrease_by(remembered_bytes(refused))
+            }
+            Some(Response::Fetch(asked)) => {
+                self.remembered_bytes.decrease_by(asked.remembered_bytes());
             }
             _ => {}
         }

@@ -85,18 +85,37 @@ impl Shared {
         refusal: &Refusal,
         error_code: i16,
         is_loop: bool,
+        record_key: Option<String>,
         client: &ClientInfo,
     ) {
-        let record = Arc::new(record(refusal, error_code, is_loop, client));
+        let record = RefusalRecord {
+            record_key,
+            ..record(refusal, error_code, is_loop, client)
+        };
         self.refusal_log.log_refusal(&record);
-        self.refusals.record(record);
+        self.keep(record);
     }
 
     /// Likewise what a batch that is only observed is over beside another gate.
-    pub(super) fn report_beside(&self, refusal: &Refusal, client: &ClientInfo) {
-        let record = Arc::new(record(refusal, 0, false, client));
+    pub(super) fn report_beside(
+        &self,
+        refusal: &Refusal,
+        record_key: Option<String>,
+        client: &ClientInfo,
+    ) {
+        let record = RefusalRecord {
+            record_key,
+            ..record(refusal, 0, false, client)
+        };
         self.refusal_log.log_beside(&record);
-        self.refusals.record(record);
+        self.keep(record);
+    }
+
+    fn keep(&self, record: RefusalRecord) {
+        if let Some(topic) = &self.refusal_topic {
+            topic.tell(&record);
+        }
+        self.refusals.record(Arc::new(record));
     }
 }
 
@@ -139,6 +158,7 @@ fn record(refusal: &Refusal, error_code: i16, is_loop: bool, client: &ClientInfo
             .violation
             .record
             .map(|record| record.index.saturating_add(1)),
+        record_key: None,
     }
 }
 
@@ -152,7 +172,7 @@ impl Shared {
         client: &ClientInfo,
     ) {
         let limit = sent.topic.own();
-        self.refusals.record_broker(BrokerRefusal {
+        let refusal = BrokerRefusal {
             id: self.next_refusal_id(),
             at: SystemTime::now(),
             text: said.cloned().unwrap_or_default(),
@@ -171,7 +191,11 @@ impl Shared {
             batch_bytes: sent.wire_bytes,
             codec: sent.codec,
             records: sent.records.max(0).unsigned_abs(),
-        });
+        };
+        if let Some(topic) = &self.refusal_topic {
+            topic.tell_broker(&refusal);
+        }
+        self.refusals.record_broker(refusal);
     }
 }
 

@@ -26,11 +26,14 @@ use tokio::io::AsyncWrite;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+pub(super) use self::gather::confirm;
+pub(super) use self::offload::{plan_one, rebuilt};
 use self::requests::Requests;
 use self::responses::Responses;
 use self::sasl::Exchange;
 use super::advertised::Route;
 use super::budget::Account;
+use super::claim_fetches::ClaimFetches;
 use super::fetches::Fetches;
 use super::in_flight::InFlight;
 use super::verdict::Judge;
@@ -176,6 +179,8 @@ pub struct Session {
     judge: Judge,
     /// None while the client consumes nothing.
     fetches: Option<Box<Fetches>>,
+    /// None while no tickets are redeemed.
+    claim_fetches: Option<Box<ClaimFetches>>,
     exchange: Exchange,
     to_upstream: WriteQueue,
     to_client: WriteQueue,
@@ -216,6 +221,7 @@ impl Session {
             in_flight: InFlight::default(),
             judge: Judge::new(Arc::clone(&shared), route.node_id()),
             fetches: None,
+            claim_fetches: None,
             exchange: Exchange::default(),
             to_upstream: WriteQueue::default(),
             to_client: WriteQueue::default(),
@@ -277,12 +283,14 @@ impl Session {
             topics.forget();
         }
         let fetches = self.fetches.as_ref();
+        let claims = self.claim_fetches.as_ref();
         let bytes = total([
             topics.remembered_bytes(),
             self.in_flight.remembered_bytes(),
             self.responses.held_bytes(),
             self.requests.remembered_bytes(),
             fetches.map_or(0, |fetches| fetches.remembered_bytes()),
+            claims.map_or(0, |claims| claims.remembered_bytes()),
             self.to_client.uncovered_bytes(),
         ]);
         self.remembered.cover(budget, bytes);
@@ -293,7 +301,7 @@ impl Session {
     fn under_way(&self) -> UnderWay {
         let is_broker_due =
             !self.in_flight.is_empty() || self.responses.is_busy() || !self.to_upstream.is_empty();
-        if self.requests.is_waiting() {
+        if self.requests.is_waiting() || self.responses.is_redeeming() {
             UnderWay::Ours
         } else if !self.to_client.is_empty() {
             UnderWay::Clients
@@ -409,6 +417,7 @@ impl Session {
         self.responses = Responses::default();
         self.in_flight = InFlight::default();
         self.fetches = None;
+        self.claim_fetches = None;
         self.judge.topics.forget();
         self.account();
         let Session {

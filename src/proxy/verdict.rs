@@ -15,6 +15,7 @@ mod measure;
 mod offload;
 mod outcome;
 mod sampling;
+mod trial;
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -30,6 +31,7 @@ pub use self::evaluate::{Inspected, LongDecode, inspect_long};
 pub use self::gathered::{Confirmed, Gathered, Question, Step, Work};
 pub use self::offload::{Offload, Ready, Stage, ToOffload};
 use self::outcome::{Evaluated, Measured, Outcome};
+pub use self::trial::{Fate, Trial, Tried};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::count::{Count as _, total};

@@ -37,6 +37,7 @@ pub struct Metrics {
     pub memory_budget_bytes: IntGauge,
     /// Times a session stopped reading because the budget was spent.
     pub memory_waits: IntCounter,
+    refusal_records: IntCounterVec,
     claims: Arc<ClaimMetrics>,
     known: Arc<OnceLock<Weak<dyn Known>>>,
     started_at: SystemTime,
@@ -138,6 +139,12 @@ impl Metrics {
             memory_waits: counter(
                 "memory_waits_total",
                 "Times a connection had to wait because the memory budget was spent.",
+            )?,
+            refusal_records: counters(
+                "refusal_records_total",
+                "Records for the topic of refusals.topic, by what became of them: written, no_room (too many waited), refused (by \
+                 the broker), expired (not acknowledged in time), ended (sizegate went down).",
+                "outcome",
             )?,
             claims,
             known,
@@ -241,6 +248,11 @@ impl Metrics {
     /// When counting began.
     pub const fn started_at(&self) -> SystemTime {
         self.started_at
+    }
+
+    /// A record for the topic of refusals was written, or not. `outcome`: of a fixed set.
+    pub fn refusal_record(&self, outcome: &'static str) {
+        self.refusal_records.with_label_values(&[outcome]).inc();
     }
 
     /// A governed request to set configs was judged. `verdict`: of a fixed set.

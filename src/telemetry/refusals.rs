@@ -73,6 +73,8 @@ pub struct RefusalRecord {
     pub records: Option<u32>,
     /// The guilty record's number in its batch, from 1, if one record is guilty.
     pub record: Option<u32>,
+    /// What `refusals.record_key` lets be told of its key.
+    pub record_key: Option<String>,
 }
 
 impl RefusalRecord {
@@ -100,7 +102,7 @@ impl RefusalRecord {
             &self.software,
             &self.address,
         ];
-        let optional = [&self.rule, &self.member, &self.principal]
+        let optional = [&self.rule, &self.member, &self.principal, &self.record_key]
             .into_iter()
             .flatten();
         self.text.len() <= TEXT_BYTES
@@ -115,9 +117,14 @@ impl RefusalRecord {
         for word in self.words() {
             cut(word, WORD_BYTES);
         }
-        for word in [&mut self.rule, &mut self.member, &mut self.principal]
-            .into_iter()
-            .flatten()
+        for word in [
+            &mut self.rule,
+            &mut self.member,
+            &mut self.principal,
+            &mut self.record_key,
+        ]
+        .into_iter()
+        .flatten()
         {
             cut(word, WORD_BYTES);
         }
@@ -303,6 +310,7 @@ pub(super) fn example() -> RefusalRecord {
         codec: Some(Codec::Lz4),
         records: Some(12),
         record: Some(3),
+        record_key: None,
     }
 }
 

@@ -126,6 +126,7 @@ fn refusal(id: &str, topic: &str, gate: Gate) -> RefusalRecord {
         codec: Some(Codec::Lz4),
         records: Some(12),
         record: Some(3),
+        record_key: None,
     }
 }
 

@@ -452,5 +452,6 @@ fn refusal(n: u64) -> RefusalRecord {
         codec: Some(Codec::Lz4),
         records: Some(12),
         record: Some(3),
+        record_key: None,
     }
 }

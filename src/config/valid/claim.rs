@@ -172,7 +172,6 @@ pub(super) fn offload(
         return None;
     }
     let raw = raw.section();
-    let is_unread = matches!(raw.redeem, Field::Wrong);
     let redeem = match raw.redeem {
         Field::Given(RawRedeem::Word(false)) => Redeem::Nobody,
         Field::Given(RawRedeem::Section(section)) => {
@@ -188,12 +187,6 @@ pub(super) fn offload(
         }
         _ => Redeem::All,
     };
-    if redeem != Redeem::Nobody && !is_unread {
-        report.note(
-            &below(path, "redeem"),
-            "must be `false` in this version: consumers get tickets, and redeem them by themselves; write `offload: {redeem: false}`",
-        );
-    }
     Some(Offload {
         above_bytes: raw.above.or(Size(defaults::OFFLOAD_ABOVE_BYTES)).0,
         on_store_failure: raw.on_store_failure.or(defaults::ON_STORE_FAILURE),

@@ -84,7 +84,8 @@ impl Session {
                 None,
                 self.who.library(),
             );
-            self.shared.report(&refusal, error_code, false, &self.who);
+            self.shared
+                .report(&refusal, error_code, false, None, &self.who);
             let mut result =
                 PartitionResult::refused(partition, error_code, refusal.text, Vec::new());
             self.who.fit(&mut result);

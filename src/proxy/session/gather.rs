@@ -127,7 +127,11 @@ async fn first_look(shared: &Shared, name: &str, node_id: Option<i32>) {
 
 /// Makes sure of a topic and of its limits as `node_id` applies them now. Where its partition is in doubt the broker
 /// itself is asked: another one may be behind it.
-async fn confirm(shared: &Shared, topic_to_confirm: &ToConfirm, node_id: Option<i32>) -> Confirmed {
+pub(in crate::proxy) async fn confirm(
+    shared: &Shared,
+    topic_to_confirm: &ToConfirm,
+    node_id: Option<i32>,
+) -> Confirmed {
     let cluster = &shared.cluster;
     let name = TopicName::Name(&topic_to_confirm.topic);
     let found = if topic_to_confirm.is_place_in_doubt {

@@ -4,6 +4,7 @@
 //! Invariant: whatever leaves for the broker leaves in whole frames, in the order in which it came.
 
 pub mod configs;
+mod fetch;
 mod frames;
 mod produce;
 mod queue;

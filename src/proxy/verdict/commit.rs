@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::measure::look_inside;
+use super::measure::{look_inside, with_scratch};
 use super::offload::Undone;
 use super::sampling::sample;
 use super::{
@@ -13,10 +13,12 @@ use super::{
 use crate::batch::BatchHeader;
 use crate::claim::{Class, Failure, MARK_HEADER};
 use crate::error_code::{INVALID_RECORD, NOT_ENOUGH_REPLICAS};
+use crate::inspect::key_of;
 use crate::policy::{self, Arrival, BatchFacts, Blame, LoopDetector, ResendKey, Violation};
 use crate::proxy::ClientInfo;
+use crate::proxy::refusal_topic::shown;
 use crate::proxy::topics::TopicHandle;
-use crate::vocabulary::{Action, ErrorCode, Gate};
+use crate::vocabulary::{Action, ErrorCode, Gate, RecordKey};
 use crate::wire::produce_response::PartitionResult;
 
 /// Records flagged in one `record_errors`: the count is the peer's own claim.
@@ -79,13 +81,13 @@ impl Judge {
                         self.count(&mut measured, batch, now);
                         look_inside(&mut measured, batch);
                         let also = std::mem::take(&mut measured.also);
-                        self.observe(&measured, violation, also, partition, client);
+                        self.observe(&measured, violation, also, (partition, batch), client);
                         verdict.sent.push(measured.sent(partition));
                         None
                     }
                     Action::Reject | Action::Offload => {
                         look_inside(&mut measured, batch);
-                        Some(self.refuse(&measured, violation, partition, client, now))
+                        Some(self.refuse(&measured, violation, (partition, batch), client, now))
                     }
                 },
                 Outcome::Undone(topic, undone) => {
@@ -270,24 +272,12 @@ impl Judge {
     /// Counts the gates at which a batch is near the limit, each once. Nothing is near a limit in a batch that is not
     /// within all of them: enforcing, it would not be looked at.
     fn count_near(&self, measured: &Measured, frame: &[u8]) {
-        let Measured {
-            topic, facts, near, ..
-        } = measured;
-        let policy = &topic.policy;
-        let is_near = |bytes: u64, limit: Option<u64>| {
-            limit.is_some_and(|limit| policy.is_near(bytes, limit))
-        };
-        if is_near(facts.wire_bytes, policy.batch_limit_bytes(topic.learned())) {
-            topic.metrics.near_limit(Gate::Batch);
-        }
-        for gate in near.gates() {
-            if gate == Gate::Value && policy.inside.value_bytes.is_none() {
-                // Near the threshold for offloading: that is no limit.
-                continue;
-            }
+        let topic = &measured.topic;
+        for gate in measured.near_gates() {
             topic.metrics.near_limit(gate);
         }
-        if is_near(request_bytes(frame), Some(self.shared.frame_bytes.into())) {
+        let limit = self.shared.frame_bytes.into();
+        if topic.policy.is_near(request_bytes(frame), limit) {
             topic.metrics.near_limit(Gate::Frame);
         }
     }
@@ -296,7 +286,7 @@ impl Judge {
         &mut self,
         measured: &Measured,
         violation: Violation,
-        partition: i32,
+        (partition, batch): (i32, &[u8]),
         client: &ClientInfo,
         now: Instant,
     ) -> PartitionResult {
@@ -320,8 +310,10 @@ impl Judge {
         topic
             .metrics
             .violation(violation.limit.gate, violation.limit.source, Action::Reject);
+        let key = self.key_of_record(measured, &violation, batch);
         let refusal = self.refusal(measured, violation, partition, Blame::Sizegate, client);
-        self.shared.report(&refusal, error_code, is_loop, client);
+        self.shared
+            .report(&refusal, error_code, is_loop, key, client);
         PartitionResult::refused(partition, error_code, refusal.text, flagged)
     }
 
@@ -330,7 +322,7 @@ impl Judge {
         measured: &Measured,
         violation: Violation,
         also: Vec<Violation>,
-        partition: i32,
+        (partition, batch): (i32, &[u8]),
         client: &ClientInfo,
     ) {
         let topic = &measured.topic;
@@ -343,14 +335,36 @@ impl Judge {
             topic
                 .metrics
                 .violation(limit.gate, limit.source, Action::Observe);
+            let key = self.key_of_record(measured, &violation, batch);
             let refusal = self.refusal(measured, violation, partition, blame, client);
             match blame {
-                Blame::AlsoObserved => self.shared.report_beside(&refusal, client),
+                Blame::AlsoObserved => self.shared.report_beside(&refusal, key, client),
                 Blame::Sizegate | Blame::Observed => {
-                    self.shared.report(&refusal, 0, false, client);
+                    self.shared.report(&refusal, 0, false, key, client);
                 }
             }
         }
+    }
+
+    /// What is to be told of the key of the record at fault: of one that is named, or is alone in its batch.
+    fn key_of_record(
+        &self,
+        measured: &Measured,
+        violation: &Violation,
+        batch: &[u8],
+    ) -> Option<String> {
+        let how = self.shared.record_key;
+        if how == RecordKey::None {
+            return None;
+        }
+        let header = &measured.header;
+        let index = match violation.record {
+            Some(record) => record.index,
+            None if header.records_count == 1 => 0,
+            None => return None,
+        };
+        let key = with_scratch(|scratch| key_of(header, batch, index, scratch))?;
+        shown(how, &key)
     }
 
     fn is_loop(
@@ -381,6 +395,20 @@ impl Judge {
 }
 
 impl Measured {
+    /// The gates that compare sizes of the batch, at which it is near its limit.
+    pub(super) fn near_gates(&self) -> impl Iterator<Item = Gate> + '_ {
+        let policy = &self.topic.policy;
+        let limit = policy.batch_limit_bytes(self.topic.learned());
+        let wire_bytes = self.facts.wire_bytes;
+        let is_batch_near = limit.is_some_and(|limit| policy.is_near(wire_bytes, limit));
+        // Near the threshold for offloading: that is no limit.
+        let is_limit = |gate: &Gate| *gate != Gate::Value || policy.inside.value_bytes.is_some();
+        is_batch_near
+            .then_some(Gate::Batch)
+            .into_iter()
+            .chain(self.near.gates().filter(is_limit))
+    }
+
     fn sent(self, partition: i32) -> Sent {
         let Measured {
             topic,

@@ -173,6 +173,7 @@ fn write(refusal: &RefusalRecord) {
         codec = refusal.codec.map(|codec| codec.label()),
         records = refusal.records,
         record = refusal.record,
+        record_key = refusal.record_key.as_deref(),
         id = refusal.id,
         client_id = refusal.client_id,
         software = refusal.software,

@@ -293,7 +293,7 @@ impl Session {
             _ if !is_known => Err(unsupported),
             api::PRODUCE if head.api_version < 0 => Err(unsupported),
             api::PRODUCE => Ok(FramePlan::Hold),
-            _ if self.governs(head) => Ok(FramePlan::Hold),
+            _ if self.governs(head) || self.redeems(head) => Ok(FramePlan::Hold),
             _ => Ok(FramePlan::Pass),
         }
     }
@@ -325,6 +325,14 @@ impl Session {
             }
             api::CREATE_TOPICS | api::ALTER_CONFIGS | api::INCREMENTAL_ALTER_CONFIGS => {
                 self.on_configs(pending.head, pending.frame, pending.lease, None);
+                return Ok(());
+            }
+            api::FETCH => {
+                self.on_fetch(pending);
+                return Ok(());
+            }
+            api::SHARE_FETCH => {
+                self.on_share_fetch(pending);
                 return Ok(());
             }
             api::SASL_HANDSHAKE | api::SASL_AUTHENTICATE => {
