@@ -13,7 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::{Pending, Session};
-use crate::count::Count;
+use crate::count::Count as _;
 use crate::proxy::session::Close;
 use crate::proxy::session::buffers::BUFFER_BYTES;
 use crate::proxy::session::gather::Gathering;
