@@ -16,6 +16,7 @@
     clippy::arithmetic_side_effects
 )]
 
+mod capacity;
 mod chain;
 mod connect;
 mod failure;
@@ -26,19 +27,22 @@ mod original;
 mod patience;
 mod place;
 mod plan;
+mod retention;
 mod rewrite;
 mod service;
 mod store;
 mod ticket;
 
+pub use capacity::{Account, Costs, Prices, Rates};
 pub use connect::{StoreError, StoreUri};
 pub use failure::{Class, Failure};
-pub use issue::{Issuer, SignedTicket};
+pub use issue::{Issuer, SignedTicket, ticket_bytes};
 pub use keys::{Key, KeyError, Keys, MARK_HEADER, Refuted};
 pub use open::{OpenBatch, Unopened};
 pub use patience::Patience;
 pub use place::{ForeignUri, Layout, Namespace, Place};
-pub use plan::{Claim, Fit, Plan, Planned, plan_offload};
+pub use plan::{Claim, Fit, Plan, Planned, allowance, plan_offload};
+pub use retention::{Cover, Need};
 pub use rewrite::{Found, RewriteError, offload, redeem, tickets};
 pub use service::{Handle, Service, Upload, Uploaded};
 pub use store::{Listed, Put, Store};

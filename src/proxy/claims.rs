@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::claim::{Handle, Namespace, Service, Store};
+use crate::claim::{Handle, Namespace, Service};
 use crate::cluster::Cluster;
 use crate::config::ClaimCheck;
 use crate::telemetry::Metrics;
@@ -44,12 +44,7 @@ impl Claims {
         budget_bytes: usize,
         metrics: &Metrics,
     ) -> Result<Self, NoStore> {
-        let options: Vec<(String, String)> = config
-            .store_options
-            .iter()
-            .map(|option| (option.key.clone(), option.value.clone()))
-            .collect();
-        let store = Store::open(&config.store, &options).map_err(|error| NoStore(error.0))?;
+        let store = config.open_store().map_err(|error| NoStore(error.0))?;
         let service = Service::start(store, Arc::clone(metrics.claims()))
             .map_err(|error| NoStore(error.to_string()))?;
         let lane_units = u32::try_from(budget_bytes / LANE / UNIT_BYTES).unwrap_or(u32::MAX / 8);
