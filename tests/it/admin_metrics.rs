@@ -132,6 +132,22 @@ fn everything() -> (Arc<Metrics>, Arc<Cluster>) {
     metrics.memory_waits.inc();
     metrics.reloaded(true);
     metrics.config_request("forwarded");
+    let claims = metrics.claims().topic("orders");
+    for counter in [
+        &claims.offloaded_records,
+        &claims.offloaded_bytes,
+        &claims.redeemed_records,
+        &claims.redeemed_bytes,
+        &claims.forged,
+        &claims.orphans,
+    ] {
+        counter.inc();
+    }
+    claims.fell_back("missing");
+    claims.redeem_failed("missing");
+    metrics
+        .claims()
+        .store_request("put", "created", Duration::from_millis(80));
     metrics.watch_held_bytes(|| 4_096).unwrap();
     (metrics, cluster)
 }
@@ -208,7 +224,9 @@ fn every_family_of_the_contract_is_there_once_it_is_used() {
          request_seconds proxy_seconds held_bytes memory_budget_bytes memory_waits_total control_plane_up \
          limits_age_seconds config_reloads_total config_requests_total config_last_reload_success build_info refusal_loops_total \
          linger_suspects_total linger_seconds fetch_batch_bytes fetch_oversized_total fetch_stuck_total family_aligned family_gap_bytes \
-         broker_unusable"
+         broker_unusable claim_offloaded_records_total claim_offloaded_bytes_total claim_redeemed_records_total \
+         claim_redeemed_bytes_total claim_forged_total claim_orphans_total claim_fallback_records_total \
+         claim_redeem_failures_total claim_store_requests_total claim_store_seconds"
         .split_whitespace()
         .map(|name| format!("sizegate_{name}"))
         .collect();
