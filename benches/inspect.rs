@@ -4,6 +4,17 @@
 //! * `decode`: an exact inspection beside the bare decoder on the same payload (goal: 1.2 times its time).
 //! * `ladder`: a verdict on batches of 16 and 64 KiB of JSON under `uncompressed_bytes: 4MiB`, and under a record
 //!   limit that only a walk of the records proves.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::todo,
+    reason = "a bench"
+)]
 #![allow(missing_docs)] // criterion_group! makes a public function
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 

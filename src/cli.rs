@@ -21,7 +21,9 @@ pub mod check;
 pub mod claim;
 pub mod completions;
 pub mod explain;
+mod http;
 pub mod run;
+pub mod scan;
 pub mod suggest;
 
 /// Exit code: done, nothing to say.
@@ -65,6 +67,8 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     /// Look at the claim check: its store, its tickets and objects, what it costs
     Claim(claim::ClaimArgs),
+    /// Judge what is stored in topics by a config, as if it were produced now
+    Scan(scan::ScanArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
 }

@@ -1,4 +1,4 @@
-//! What the proxy knows of the cluster behind it: nodes, topics, and the limits that brokers apply.
+//! Knows the cluster behind the proxy: nodes, topics, and the limits that brokers apply.
 //!
 //! One client of ours polls Metadata and DescribeConfigs ([`Cluster::run`]); sessions ask for what they miss.
 //! Look-ups of what is known take one short lock; reading a topic's limits takes none.
@@ -15,6 +15,7 @@ mod limits;
 mod link;
 mod lookups;
 mod poll;
+mod producer;
 mod reader;
 mod registry;
 mod responses;
@@ -47,6 +48,7 @@ pub use alter::{Alteration, NotAltered};
 pub use call_error::CallError;
 pub use limits::{LearnedLimit, Origin, TopicLimit};
 pub use link::Link;
+pub use producer::{NewRecord, NotWritten, Outcome, Producer, Written};
 pub use reader::{At, Batches, ReadError, StoredBatch, TopicReader};
 pub use registry::Node;
 pub use status::Status;
@@ -82,8 +84,15 @@ struct Inner {
     shared: Arc<ControlPlane>,
     queries: mpsc::Sender<Query>,
     outdated: mpsc::Sender<Outdated>,
+    records: mpsc::UnboundedSender<producer::Pending>,
     /// Taken by [`Cluster::run`].
-    queues: Mutex<Option<(mpsc::Receiver<Query>, mpsc::Receiver<Outdated>)>>,
+    queues: Mutex<Option<Queues>>,
+}
+
+struct Queues {
+    queries: mpsc::Receiver<Query>,
+    outdated: mpsc::Receiver<Outdated>,
+    records: mpsc::UnboundedReceiver<producer::Pending>,
 }
 
 /// A topic whose limits a broker knows better, and that broker.
@@ -131,11 +140,17 @@ impl Cluster {
         limits::start_clock();
         let (queries, queue) = mpsc::channel(ASKS);
         let (outdated, relearned) = mpsc::channel(RELEARNED);
+        let (records, written) = mpsc::unbounded_channel();
         Self(Arc::new(Inner {
             shared: Arc::new(ControlPlane::new(config, connector)),
             queries,
             outdated,
-            queues: Mutex::new(Some((queue, relearned))),
+            records,
+            queues: Mutex::new(Some(Queues {
+                queries: queue,
+                outdated: relearned,
+                records: written,
+            })),
         }))
     }
 
@@ -150,7 +165,7 @@ impl Cluster {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let Some((queue, outdated)) = queues else {
+        let Some(queues) = queues else {
             tracing::error!("the control plane runs already");
             return;
         };
@@ -159,14 +174,21 @@ impl Cluster {
             tokio::join!(
                 poll::run(Arc::clone(shared)),
                 frame::run(Arc::clone(shared)),
-                dispatch(Arc::clone(shared), queue),
-                self.relearn(outdated)
+                dispatch(Arc::clone(shared), queues.queries),
+                self.relearn(queues.outdated),
+                producer::run(Arc::clone(shared), queues.records)
             )
         };
         tokio::select! {
             () = shutdown.cancelled() => {}
             _ = work => {}
         }
+    }
+
+    /// A writer of records of our own, with room for so many bytes of them to wait. What it writes is sent while
+    /// [`Cluster::run`] runs.
+    pub fn producer(&self, room_bytes: u32) -> Producer {
+        Producer::new(self.0.records.clone(), room_bytes)
     }
 
     /// A broker answered the last time one was asked.

@@ -5,13 +5,6 @@
 //! Every decode has a cap and runs as a stream through buffers of a fixed size; nothing is allocated by a size
 //! that is only declared. Each decoder reads what Kafka's own reader reads of the same bytes
 //! (`org.apache.kafka.common.compress`), its leniences included: what follows from that is written beside them.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,

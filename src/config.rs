@@ -3,15 +3,17 @@
 //!
 //! ```text
 //! file, environment, flags ─ layers ─ read ─ raw ─ valid ─ contradictions ─ Config ─ render (back to keys)
-//!      (yaml)                (merged) (serde)                                        └ reload (what changed)
+//!      (yaml)       (merged, interpolate) (serde) (defaults)                         └ reload (what changed)
 //! ```
 
 mod advice;
 mod claim;
 mod clients;
 mod contradictions;
+mod defaults;
 mod governed;
 mod ignore;
+mod interpolate;
 mod layers;
 mod mistakes;
 mod own;
@@ -50,7 +52,7 @@ pub use variables::unknown_variables;
 
 use crate::families;
 use crate::vocabulary::{Action, ErrorCode, Gate, labelled};
-pub use crate::vocabulary::{LogFormat, LogLevel};
+pub use crate::vocabulary::{LogFormat, LogLevel, RecordKey};
 
 /// Reads the configuration: defaults, under the file at `path` (if any), under the environment
 /// (`SIZEGATE__LISTENER__BIND`, comma-separated lists), under the command line.
@@ -108,6 +110,8 @@ pub struct Config {
     pub admin_bind: SocketAddr,
     /// Metrics and logs.
     pub telemetry: Telemetry,
+    /// Where refusals are told beside the log and the API.
+    pub refusals: RefusalsTopic,
     /// How it was named, for commands that are to be pasted.
     pub origin: Origin,
 }
@@ -436,6 +440,15 @@ labelled! {
         /// Never; no limit may need it.
         Never = "never",
     }
+}
+
+/// Where refusals are told beside the log and the API, and how much of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusalsTopic {
+    /// The topic that gets each as JSON.
+    pub topic: Option<String>,
+    /// What is told of the key of the record that was refused, everywhere.
+    pub record_key: RecordKey,
 }
 
 /// Metrics and logs.

@@ -5,6 +5,12 @@
 pub const OFFSET_OUT_OF_RANGE: i16 = 1;
 /// The broker does not know the topic or partition: retriable.
 pub const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
+/// The partition has no leader now: retriable.
+pub const LEADER_NOT_AVAILABLE: i16 = 5;
+/// Another broker leads the partition: retriable.
+pub const NOT_LEADER_OR_FOLLOWER: i16 = 6;
+/// The replicas did not answer the leader in time: it may be stored or not.
+pub const REQUEST_TIMED_OUT: i16 = 7;
 /// A batch is over `max.message.bytes`.
 pub const MESSAGE_TOO_LARGE: i16 = 10;
 /// No topic can have this name.
@@ -13,6 +19,8 @@ pub const INVALID_TOPIC_EXCEPTION: i16 = 17;
 pub const RECORD_LIST_TOO_LARGE: i16 = 18;
 /// Not stored for want of replicas: every client sends the batch again, and none takes it for stored.
 pub const NOT_ENOUGH_REPLICAS: i16 = 19;
+/// Stored by the leader and not yet by enough others.
+pub const NOT_ENOUGH_REPLICAS_AFTER_APPEND: i16 = 20;
 /// A permission on the topic is missing.
 pub const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
 /// A permission on the cluster is missing.
@@ -23,6 +31,18 @@ pub const ILLEGAL_SASL_STATE: i16 = 34;
 pub const UNSUPPORTED_VERSION: i16 = 35;
 /// A policy of the cluster's owner refuses it.
 pub const POLICY_VIOLATION: i16 = 44;
+/// A batch's sequence does not follow the one that the broker knows.
+pub const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
+/// This very batch was stored before.
+pub const DUPLICATE_SEQUENCE_NUMBER: i16 = 46;
+/// A producer's epoch is over.
+pub const INVALID_PRODUCER_EPOCH: i16 = 47;
+/// The broker knows the producer's id as another's.
+pub const INVALID_PRODUCER_ID_MAPPING: i16 = 49;
+/// The broker has forgotten the producer's id.
+pub const UNKNOWN_PRODUCER_ID: i16 = 59;
+/// The broker has no such fetch session: the consumer names again everything it asks for.
+pub const FETCH_SESSION_ID_NOT_FOUND: i16 = 70;
 /// A record was refused; clients do not send it again.
 pub const INVALID_RECORD: i16 = 87;
 /// The broker does not know the topic's id: retriable.
@@ -182,6 +202,12 @@ pub fn error_name(code: i16) -> &'static str {
     }
 }
 
+/// Whether a Produce that gets this may succeed later (`RetriableException` of kafka-clients 4.4.0, as far as brokers
+/// answer Produce and InitProducerId with it).
+pub const fn is_retriable(code: i16) -> bool {
+    matches!(code, 2 | 3 | 5..=9 | 13..=16 | 19 | 20 | 51 | 56 | 74 | 75 | 89 | 100)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +232,9 @@ mod tests {
     fn constants_bear_their_own_names() {
         for (code, name) in [
             (UNKNOWN_TOPIC_OR_PARTITION, "UNKNOWN_TOPIC_OR_PARTITION"),
+            (LEADER_NOT_AVAILABLE, "LEADER_NOT_AVAILABLE"),
+            (NOT_LEADER_OR_FOLLOWER, "NOT_LEADER_OR_FOLLOWER"),
+            (REQUEST_TIMED_OUT, "REQUEST_TIMED_OUT"),
             (MESSAGE_TOO_LARGE, "MESSAGE_TOO_LARGE"),
             (INVALID_TOPIC_EXCEPTION, "INVALID_TOPIC_EXCEPTION"),
             (RECORD_LIST_TOO_LARGE, "RECORD_LIST_TOO_LARGE"),
@@ -215,6 +244,15 @@ mod tests {
             (ILLEGAL_SASL_STATE, "ILLEGAL_SASL_STATE"),
             (UNSUPPORTED_VERSION, "UNSUPPORTED_VERSION"),
             (POLICY_VIOLATION, "POLICY_VIOLATION"),
+            (
+                NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+            ),
+            (OUT_OF_ORDER_SEQUENCE_NUMBER, "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+            (DUPLICATE_SEQUENCE_NUMBER, "DUPLICATE_SEQUENCE_NUMBER"),
+            (INVALID_PRODUCER_EPOCH, "INVALID_PRODUCER_EPOCH"),
+            (INVALID_PRODUCER_ID_MAPPING, "INVALID_PRODUCER_ID_MAPPING"),
+            (UNKNOWN_PRODUCER_ID, "UNKNOWN_PRODUCER_ID"),
             (INVALID_RECORD, "INVALID_RECORD"),
             (UNKNOWN_TOPIC_ID, "UNKNOWN_TOPIC_ID"),
         ] {

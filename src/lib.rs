@@ -5,6 +5,21 @@
 //!
 //! [ARCHITECTURE.md]: https://github.com/sizegate/sizegate/blob/main/ARCHITECTURE.md
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::todo,
+        reason = "tests"
+    )
+)]
+
 pub mod admin;
 pub mod batch;
 pub mod claim;
@@ -12,6 +27,7 @@ pub mod cli;
 pub mod cluster;
 pub mod codec;
 pub mod config;
+mod count;
 pub mod error_code;
 pub mod explain;
 pub mod families;

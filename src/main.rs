@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use sizegate::cli::{Cli, Command, align, check, claim, completions, explain, run, suggest};
+use sizegate::cli::{Cli, Command, align, check, claim, completions, explain, run, scan, suggest};
 
 fn main() -> ExitCode {
     match Cli::from_command_line() {
@@ -24,6 +24,9 @@ fn main() -> ExitCode {
         Ok(Cli {
             command: Command::Claim(args),
         }) => claim::run(args),
+        Ok(Cli {
+            command: Command::Scan(args),
+        }) => scan::run(args),
         Ok(Cli {
             command: Command::Completions(args),
         }) => completions::run(args),

@@ -4,6 +4,7 @@
 //! that the socket did not take, so a writer ends every burst with a flush.
 
 mod connector;
+mod deadline;
 mod own;
 mod read_ahead;
 mod reasons;
@@ -13,6 +14,7 @@ mod tests;
 mod tls;
 
 pub use connector::{Acceptor, Connector, NotAccepted};
+pub(crate) use deadline::{deadline_in, share};
 pub use own::Own;
 pub use reasons::{Side, explained, tls_reason};
 pub use stream::Stream;

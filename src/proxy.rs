@@ -2,16 +2,21 @@
 //!
 //! One task per session and no channel in the data path. This module never looks into a peer's bytes itself:
 //! `wire` does.
+#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
 mod advertised;
 mod budget;
+mod claim_fetches;
 mod claims;
 mod closed;
+mod fallback;
 mod fetches;
 mod governed;
 mod in_flight;
 mod listener;
 mod oversized;
+mod redeem;
+mod refusal_topic;
 mod report;
 mod session;
 mod topics;
@@ -30,14 +35,17 @@ pub use advertised::Advertised;
 pub use budget::Budget;
 pub use claims::Claims;
 pub use listener::{BoundSockets, Listeners};
+pub use refusal_topic::RefusalTopic;
+pub use verdict::{Fate, Trial, Tried};
 
 use crate::cluster::Cluster;
 use crate::config::{Decode, HostPort};
 use crate::findings::Commands;
 use crate::net::{Acceptor, Connector};
 use crate::policy::{Policy, StuckWatch};
-use crate::telemetry::log::{CloseLog, OffloadLog, RefusalLog};
+use crate::telemetry::log::{CloseLog, OffloadLog, RedeemLog, RefusalLog};
 use crate::telemetry::{Metrics, Observed, Refusals};
+use crate::vocabulary::RecordKey;
 use crate::wire::api_versions::ClientSoftware;
 
 /// What all sessions share.
@@ -62,6 +70,10 @@ pub struct Shared {
     pub refusals: Arc<Refusals>,
     /// A line for each refusal; repeated ones counted.
     pub refusal_log: RefusalLog,
+    /// The topic that gets each refusal, where one is configured.
+    pub refusal_topic: Option<RefusalTopic>,
+    /// What is told of the key of a record that was refused.
+    pub record_key: RecordKey,
     /// One line per connection closed for a reason.
     pub close_log: CloseLog,
     /// What the observing gates noticed.
@@ -84,6 +96,8 @@ pub struct Shared {
     pub claims: Option<Claims>,
     /// A line for what is offloaded; repeated ones counted.
     pub offload_log: OffloadLog,
+    /// A line for what cannot be redeemed; repeated ones counted.
+    pub redeem_log: RedeemLog,
     /// Numbers refusals.
     pub refusal_ids: AtomicU64,
     /// Long decodes at once: a bomb in every connection must not take every core.

@@ -6,6 +6,8 @@
 
 mod certificates;
 mod families;
+mod learned;
+mod readiness;
 mod reload;
 mod view;
 
@@ -24,6 +26,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::learned::with_learned;
 use self::reload::Live;
 use crate::admin;
 use crate::cluster::Cluster;
@@ -31,8 +34,8 @@ use crate::config::{Config, Overrides, OwnAddresses};
 use crate::findings::Commands;
 use crate::net::{Acceptor, Connector, Own};
 use crate::policy::{Policy, StuckWatch};
-use crate::proxy::{Advertised, BoundSockets, Budget, Claims, Listeners, Shared};
-use crate::telemetry::log::{CloseLog, LevelHandle, OffloadLog, RefusalLog};
+use crate::proxy::{Advertised, BoundSockets, Budget, Claims, Listeners, RefusalTopic, Shared};
+use crate::telemetry::log::{CloseLog, LevelHandle, OffloadLog, RedeemLog, RefusalLog};
 use crate::telemetry::{Known, Metrics};
 
 /// How long the last log lines and responses of the admin server are waited for: with the drain's 25 s it stays within
@@ -134,6 +137,7 @@ async fn serve(
         );
     }
     finish_uploads(&shared).await;
+    finish_refusals(&shared).await;
     shutdown.cancel();
     // What was counted since the last minute is logged now or never.
     chores.close();
@@ -172,6 +176,20 @@ async fn finish_uploads(shared: &Arc<Shared>) {
     }
 }
 
+/// What was told is written while the control plane runs: what was only counted is told now.
+async fn finish_refusals(shared: &Shared) {
+    if let Some(topic) = &shared.refusal_topic {
+        topic.summarise();
+        let _ = tokio::time::timeout(LAST_WORDS, topic.finished()).await;
+    }
+}
+
+/// Which sizegate this is, for whoever reads of several: the host's name, which in Kubernetes is the pod's, and the port.
+fn instance(config: &Config) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}:{}", host.trim(), config.admin_bind.port())
+}
+
 /// Everything sessions share, from a valid configuration; connects nowhere yet.
 ///
 /// # Errors
@@ -198,9 +216,14 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
     let claims = config
         .claim_check
         .as_ref()
-        .map(|claim| Claims::open(claim, budget_bytes, &metrics))
+        .map(|claim| Claims::open(claim, budget_bytes, &metrics, &cluster))
         .transpose()
         .map_err(|e| in_words(&e))?;
+    let refusal_topic = config
+        .refusals
+        .topic
+        .as_deref()
+        .map(|topic| RefusalTopic::new(topic, instance(config), &cluster, &metrics));
     let shared = Arc::new(Shared {
         policy: ArcSwap::from_pointee(policy),
         advertised: Advertised::new(config.listener.advertise.clone(), cluster.clone()),
@@ -211,12 +234,15 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         budget,
         refusals: Arc::default(),
         refusal_log: RefusalLog::default(),
+        refusal_topic,
+        record_key: config.refusals.record_key,
         close_log: CloseLog::default(),
         observed: Arc::default(),
         stuck: StuckWatch::default(),
         metrics,
         claims,
         offload_log: OffloadLog::default(),
+        redeem_log: RedeemLog::default(),
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,
         is_draining: AtomicBool::new(false),
@@ -239,9 +265,13 @@ async fn summarise(shared: Arc<Shared>, shutdown: CancellationToken) {
     loop {
         let is_over = shutdown.run_until_cancelled(minute.tick()).await.is_none();
         shared.refusal_log.summarise();
+        if let Some(topic) = &shared.refusal_topic {
+            topic.summarise();
+        }
         shared.close_log.summarise();
         shared.observed.summarise();
         shared.offload_log.summarise();
+        shared.redeem_log.summarise();
         if is_over {
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: counting a batch takes no lock and no lookup ([`TopicMetrics`] is resolved once); nothing here grows
 //! with what clients send (topics, software names, refusals and repeated log lines are all bounded); no record
-//! content and no key ever gets here.
+//! content ever gets here, and of a key what `refusals.record_key` asks for.
 
 mod claims;
 mod clients;

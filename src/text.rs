@@ -1,17 +1,15 @@
 //! Writes numbers, tables and moments as text that people read. Invariant: depends on no other module.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
 
+mod cut;
 mod moments;
+mod printable;
 
 use std::fmt::Write as _;
 
+pub(crate) use cut::{first_bytes, first_chars};
 pub(crate) use moments::as_rfc3339;
 pub use moments::rfc3339;
+pub(crate) use printable::printable;
 
 /// 70112 as 70,112.
 pub(crate) fn grouped(n: u64) -> String {

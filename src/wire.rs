@@ -3,13 +3,6 @@
 //! Every read names its field, every declared count is compared with the bytes that remain, and nothing is
 //! allocated by a declared size. What arrives whole is read with [`Reader`]; what streams past is read with
 //! [`Walker`].
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
 pub mod addresses;
 pub mod api;
@@ -18,11 +11,14 @@ pub mod config_requests;
 pub mod config_response;
 pub mod consumer;
 pub mod fetch;
+pub mod fetch_request;
+pub mod fetch_response;
 pub mod produce;
 pub mod produce_response;
 mod reader;
 pub mod record_batch;
 pub mod sasl;
+pub mod share_fetch;
 pub mod splice;
 pub mod walk;
 mod writer;

@@ -2,6 +2,18 @@
 //!
 //! One test, because the allocator counts for all threads.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::todo,
+    reason = "tests"
+)]
+
 use std::collections::BTreeMap;
 
 use peak_alloc::PeakAlloc;

@@ -3,6 +3,17 @@
 //! One test, because the allocator counts for all threads. zstd's C library allocates by itself; what it
 //! may is in `codec/zstd.rs`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::todo,
+    reason = "tests"
+)]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 #[path = "it/inspect/make.rs"]

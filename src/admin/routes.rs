@@ -1,5 +1,5 @@
-//! What each path answers. All of them are GET (and HEAD), and `/api/v1/explain` is POST, because it takes a question;
-//! it changes nothing either. JSON under `/api/v1/`.
+//! Routes each path to its response. All of them are GET (and HEAD), and `/api/v1/explain` is POST, because it takes a
+//! question; it changes nothing either. JSON under `/api/v1/`.
 
 use axum::Router;
 use axum::extract::rejection::JsonRejection;

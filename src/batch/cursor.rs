@@ -171,11 +171,6 @@ impl Iterator for Headers<'_> {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 mod tests {
     use std::ops::ControlFlow;
 

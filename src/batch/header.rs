@@ -134,11 +134,6 @@ fn put<const N: usize>(rest: &mut &mut [u8], field: [u8; N]) {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 mod tests {
     use super::*;
     use crate::wire::record_batch as at;

@@ -1,4 +1,4 @@
-//! What Produce carried before version 3, until Kafka 3.9: message sets of magic 0 and 1, or batches in a row.
+//! Reads what Produce carried before version 3, until Kafka 3.9: message sets of magic 0 and 1, or batches in a row.
 //!
 //! Each message counts as a batch of its own (`AbstractLegacyRecordBatch`); a compressed one wraps others, one level
 //! deep. Offset, size and magic stand where they do in a batch of magic 2.
@@ -307,12 +307,6 @@ impl MessageStream {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
 mod tests {
     use super::*;
 

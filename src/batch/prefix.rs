@@ -1,5 +1,5 @@
-//! What a broker finds where it looks for a batch or a message: offset, length and magic stand at the same places in
-//! every format.
+//! Reads the prefix that a broker looks for in a batch or a message: offset, length and magic stand at the same places
+//! in every format.
 
 use crate::wire::record_batch::{BATCH_LENGTH_AT, LEAST_LENGTH, LOG_OVERHEAD_BYTES, MAGIC_AT};
 use crate::wire::{Malformed, Reason};

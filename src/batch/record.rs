@@ -2,15 +2,7 @@
 
 use std::fmt;
 
-use crate::wire::record_batch::BATCH_HEADER_BYTES;
-
-/// Bytes of a batch and of a record that `AbstractRecords.estimateSizeInBytesUpperBound` adds whatever the record
-/// holds: the batch header and `DefaultRecord.MAX_RECORD_OVERHEAD`.
-pub const ESTIMATE_OVERHEAD_BYTES: u64 = BATCH_HEADER_BYTES as u64 + 21;
-
-/// What `estimate_bytes` can exceed `record_bytes` by: the overhead above, less the four bytes that length,
-/// attributes, timestamp delta and offset delta take at least.
-pub const ESTIMATE_SURPLUS_BYTES: u64 = ESTIMATE_OVERHEAD_BYTES - 4;
+use super::estimate::ESTIMATE_OVERHEAD_BYTES;
 
 /// Sizes of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -151,15 +143,6 @@ const fn varlong_bytes(n: i64) -> u64 {
     (bits.saturating_add(6) / 7) as u64
 }
 
-/// Bytes that a nullable length and what it counts take in the estimate.
-pub(super) const fn nullable_bytes(length: i32) -> u64 {
-    if length < 0 {
-        return 1;
-    }
-    let n = length.unsigned_abs();
-    varint_bytes(n).saturating_add(n as u64)
-}
-
 /// Zig-zag.
 pub(super) const fn signed_long(raw: u64) -> i64 {
     (raw.wrapping_shr(1) as i64) ^ (raw & 1).wrapping_neg() as i64
@@ -254,18 +237,6 @@ mod tests {
         assert_eq!(rewritten.records(), 65);
         for records in [1, 64, 65, 10_000] {
             assert!(Rewritten::most_growth_bytes(records) >= 9 + varint_bytes(records - 1));
-        }
-    }
-
-    #[test]
-    fn the_estimate_of_kafkas_own_examples_is_exact() {
-        // Keys `k-65536` and `k-1048576`, no headers: values of 65,536 and 1,048,576 bytes.
-        for (key, value, estimate) in [(7, 65_536, 65_630), (9, 1_048_576, 1_048_673)] {
-            let sum = ESTIMATE_OVERHEAD_BYTES
-                + nullable_bytes(key)
-                + nullable_bytes(value)
-                + varint_bytes(0);
-            assert_eq!(sum, estimate);
         }
     }
 }

@@ -6,10 +6,8 @@
 
 use std::ops::ControlFlow;
 
-use super::record::{
-    ESTIMATE_OVERHEAD_BYTES, RecordError, RecordSizes, nullable_bytes, signed, signed_long,
-    varint_bytes,
-};
+use super::estimate::{ESTIMATE_OVERHEAD_BYTES, nullable_bytes};
+use super::record::{RecordError, RecordSizes, signed, signed_long, varint_bytes};
 use super::walk::read_fields;
 
 /// What comes next in the record that is being read.

@@ -5,10 +5,8 @@
 
 use std::ops::ControlFlow;
 
-use super::record::{
-    ESTIMATE_OVERHEAD_BYTES, RecordError, RecordSizes, nullable_bytes, signed, signed_long,
-    varint_bytes,
-};
+use super::estimate::{estimate, nullable_bytes};
+use super::record::{RecordError, RecordSizes, signed, signed_long, varint_bytes};
 
 /// Walks `count` records and says each one's sizes to `visit`, in order, until it breaks.
 ///
@@ -89,7 +87,7 @@ pub(super) fn read_fields(bytes: &mut &[u8]) -> Result<(RecordSizes, Places), Re
     };
     let sizes = RecordSizes {
         record_bytes: 0,
-        estimate_bytes: ESTIMATE_OVERHEAD_BYTES.saturating_add(fields_bytes),
+        estimate_bytes: estimate(fields_bytes),
         key_bytes,
         value_bytes,
         headers_bytes,

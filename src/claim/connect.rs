@@ -1,4 +1,4 @@
-//! From the configuration's `store` and `store_options` to a store.
+//! Makes a store of the configuration's `store` and `store_options`.
 //!
 //! `file:///FOLDER` is the embedded one: written beside, synced, renamed. `s3://`, `gs://` and `az://` are reached with
 //! their usual environment, which the options override.
@@ -225,11 +225,6 @@ fn as_store_error(error: object_store::Error) -> StoreError {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 mod tests {
     use super::*;
 

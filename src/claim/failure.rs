@@ -1,4 +1,4 @@
-//! What went wrong at the store, and what follows from it: by the error's *code*, not by its status alone.
+//! Classifies failures of the store, and says what follows from each: by the error's *code*, not by its status alone.
 //!
 //! S3 answers 404 both for a missing key and for a missing bucket, 403 for an expired token, 409 where it means "again":
 //! only the code in the body tells them apart.

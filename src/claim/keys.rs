@@ -229,11 +229,6 @@ impl Keys {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 mod tests {
     use super::super::ticket::{Digest, ObjectForm};
     use super::*;

@@ -132,6 +132,13 @@ impl OpenBatch {
         }
     }
 
+    /// The same, with `permit` kept for as long as anybody has some of its records.
+    #[must_use]
+    pub fn held_by<P: Send + 'static>(self, permit: P) -> Self {
+        let records = held(self.records, permit);
+        Self { records, ..self }
+    }
+
     /// The header as it came.
     pub const fn header(&self) -> &BatchHeader {
         &self.header
@@ -164,6 +171,19 @@ impl OpenBatch {
         // All are sound: opening has gone through them.
         (0..).zip(cursor.map_while(Result::ok))
     }
+}
+
+/// Bytes that keep the permit for their memory until the last of them is gone.
+pub(super) fn held<P: Send + 'static>(bytes: Bytes, permit: P) -> Bytes {
+    struct Held<P>(Bytes, P);
+
+    impl<P> AsRef<[u8]> for Held<P> {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    Bytes::from_owner(Held(bytes, permit))
 }
 
 fn decode(

@@ -1,4 +1,4 @@
-//! From an object back to the value that a ticket promises.
+//! Reads from an object the value that a ticket promises.
 //!
 //! The digest and the size are the ticket's, and signed; whatever the store says of an object is checked against them. A
 //! value comes out whole and right, or not at all.
@@ -69,7 +69,7 @@ fn decompressed(object: &[u8], size: u64) -> Result<Bytes, Failure> {
         }
     }
 
-    let mut value = Whole(Vec::new());
+    let mut value = Whole(Vec::with_capacity(usize::try_from(size).unwrap_or(0)));
     let decoded = Decoders::new()
         .decoder(Codec::Zstd, size)
         .decode(object, &mut value);

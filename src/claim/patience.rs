@@ -1,4 +1,4 @@
-//! How long one request to the store may take, how often it is tried, and how long to wait in between.
+//! Bounds a request to the store: how long it may take, how often it is tried, and how long to wait in between.
 
 use std::future::Future;
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl Patience {
 }
 
 /// From 0 to 1.
-fn random_share() -> f64 {
+pub(super) fn random_share() -> f64 {
     let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
     // The upper 32 bits of a version 4 UUID are random.
     (high >> 32) as f64 / f64::from(u32::MAX)

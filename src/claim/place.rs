@@ -1,4 +1,4 @@
-//! Where objects lie: a prefix for each cluster and topic, and below it a name by one of three layouts.
+//! Names the places of objects: a prefix for each cluster and topic, and below it a name by one of three layouts.
 //!
 //! Invariant: a place is under its topic's prefix whatever the topic is called, and no two topics share one. Every part
 //! of a key is made of `A–Z a–z 0–9 . _ - =`, none is `.`, `..` or empty: a folder's file names, a bucket's keys and an
@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::ticket::Digest;
 use super::ticket::ObjectForm;
+use crate::text::first_chars;
 use crate::text::rfc3339;
 use crate::vocabulary::labelled;
 
@@ -162,7 +163,7 @@ impl Namespace {
 
 /// `YYYY-MM-DD`, UTC.
 fn day(now: SystemTime) -> String {
-    rfc3339(now).chars().take(10).collect()
+    first_chars(&rfc3339(now), "YYYY-MM-DD".len()).to_owned()
 }
 
 fn is_day(folder: &str) -> bool {
@@ -196,11 +197,6 @@ fn encoded(name: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 mod tests {
     use std::collections::HashMap;
     use std::time::{Duration, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! Which records of a batch are offloaded. Pure.
+//! Chooses the records of a batch that are offloaded. Pure.
 //!
 //! Every value above the threshold, and every record that breaks a gate by itself; then the largest first, until the
 //! batch holds the gates that look at all of it. Null values, values that a ticket would not be shorter than, and

@@ -18,7 +18,7 @@ use super::open::OpenBatch;
 use super::place::{Namespace, Place};
 use super::plan::Plan;
 use super::ticket::Ticket;
-use crate::batch::{Checksum, Headers, RecordParts, put_varint};
+use crate::batch::{BatchHeader, Checksum, Headers, RecordParts, put_varint};
 use crate::codec::{EncodeError, Encoder, Encoding};
 use crate::wire::record_batch::{ATTRIBUTES_AT, BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES};
 
@@ -67,7 +67,19 @@ pub fn tickets<'a>(
     namespace: &'a Namespace,
     keys: &'a Keys,
 ) -> impl Iterator<Item = Found> + 'a {
-    batch.parts().filter_map(move |(record, parts)| {
+    tickets_from(0, batch, topic, namespace, keys)
+}
+
+/// The same, from this record on.
+pub fn tickets_from<'a>(
+    first: u32,
+    batch: &'a OpenBatch,
+    topic: &'a str,
+    namespace: &'a Namespace,
+    keys: &'a Keys,
+) -> impl Iterator<Item = Found> + 'a {
+    let parts = batch.parts().filter(move |(record, _)| *record >= first);
+    parts.filter_map(move |(record, parts)| {
         let ticket = judge(batch.records(), &parts, topic, namespace, keys).transpose()?;
         Some(Found { record, ticket })
     })
@@ -192,14 +204,21 @@ fn rewrite(
 }
 
 /// Puts the header in front: as it was, but for length and checksum.
-fn seal(batch: &OpenBatch, mut payload: Vec<Bytes>) -> Result<Vec<Bytes>, RewriteError> {
+fn seal(batch: &OpenBatch, payload: Vec<Bytes>) -> Result<Vec<Bytes>, RewriteError> {
+    seal_with(*batch.header(), payload)
+}
+
+/// Puts this header in front, with the length and the checksum of what follows.
+pub(super) fn seal_with(
+    mut header: BatchHeader,
+    mut payload: Vec<Bytes>,
+) -> Result<Vec<Bytes>, RewriteError> {
     let payload_bytes = payload
         .iter()
         .fold(0usize, |sum, piece| sum.saturating_add(piece.len()));
     let behind_length = BATCH_HEADER_BYTES
         .saturating_sub(LOG_OVERHEAD_BYTES)
         .saturating_add(payload_bytes);
-    let mut header = *batch.header();
     header.batch_length = i32::try_from(behind_length).map_err(|_| RewriteError::TooLarge)?;
     let mut checksum = Checksum::new();
     checksum.add(header.write().get(ATTRIBUTES_AT..).unwrap_or_default());
@@ -239,7 +258,7 @@ fn splice(
     Ok(chain.finish())
 }
 
-fn splice_record(
+pub(super) fn splice_record(
     chain: &mut Chain,
     records: &Bytes,
     parts: &RecordParts,
@@ -294,7 +313,7 @@ fn splice_record(
 }
 
 /// A range of the records, shared.
-fn part(records: &Bytes, range: Range<usize>) -> Result<Bytes, RewriteError> {
+pub(super) fn part(records: &Bytes, range: Range<usize>) -> Result<Bytes, RewriteError> {
     let part = records.get(range).ok_or(RewriteError::Mismatch)?;
     Ok(records.slice_ref(part))
 }

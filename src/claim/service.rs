@@ -21,6 +21,7 @@ use super::issue::{Issuer, SignedTicket};
 use super::place::Place;
 use super::store::{Put, Store};
 use super::ticket::{ContentType, Digest, ObjectForm};
+use super::values::Values;
 use crate::codec::{Encoder, Encoding};
 use crate::telemetry::ClaimMetrics;
 
@@ -65,6 +66,7 @@ pub struct Handle {
     runtime: runtime::Handle,
     tasks: TaskTracker,
     inner: Arc<Inner>,
+    values: Arc<Values>,
 }
 
 /// Those who wait for what another writes.
@@ -98,6 +100,16 @@ impl Handle {
             &self.runtime,
         );
         asker
+    }
+
+    /// The originals of tickets.
+    pub const fn values(&self) -> &Arc<Values> {
+        &self.values
+    }
+
+    /// Runs what outlives whoever began it; it ends with the process, wherever it is.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
     }
 
     /// The store, for commands that ask it themselves.
@@ -262,18 +274,29 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts its thread.
+    /// Starts its thread. Originals on their way to consumers take at most `values_bytes`.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(store: Store, metrics: Arc<ClaimMetrics>) -> io::Result<Self> {
+    pub fn start(
+        store: Store,
+        metrics: Arc<ClaimMetrics>,
+        values_bytes: usize,
+    ) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .thread_name("claim-work")
             .build()?;
         let tasks = TaskTracker::new();
         let stop = CancellationToken::new();
+        let values = Values::new(
+            store.clone(),
+            Arc::clone(&metrics),
+            runtime.handle().clone(),
+            values_bytes,
+        );
         let handle = Handle {
+            values: Arc::new(values),
             runtime: runtime.handle().clone(),
             tasks: tasks.clone(),
             inner: Arc::new(Inner {

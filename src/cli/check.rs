@@ -194,7 +194,7 @@ fn addresses(config: &Config) -> Vec<Vec<String>> {
             first,
             node_ids,
         } => {
-            let last = usize::from(*first) + node_ids.len().saturating_sub(1);
+            let last = usize::from(*first).saturating_add(node_ids.len().saturating_sub(1));
             format!(
                 "{host}, ports {first}-{last}, for brokers {}",
                 crate::config::ranges(node_ids)

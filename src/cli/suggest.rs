@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use self::exposition::Measured;
+pub(super) use self::exposition::{Histogram, Measured};
 use self::limits::{Proposal, Target, TopicLimits};
 use super::{FAILED, FINE, print};
 use crate::config::size_text;
@@ -98,6 +98,33 @@ fn suggested(args: &SuggestArgs) -> Result<String, String> {
             args.from
         ));
     }
+    let found = found(args, topics, has_other);
+    Ok(match args.output {
+        Output::Yaml => found.yaml,
+        Output::Json => format!("{:#}\n", found.json),
+    })
+}
+
+/// What is suggested, in both forms.
+pub(super) struct Suggested {
+    pub(super) yaml: String,
+    pub(super) json: Value,
+}
+
+/// Suggests limits by what was measured elsewhere, by the defaults of the command.
+pub(super) fn of_measured(measured: BTreeMap<String, Measured>, from: &str) -> Suggested {
+    let args = SuggestArgs {
+        from: from.to_owned(),
+        topic: Vec::new(),
+        keep: Keep::All,
+        margin: 25,
+        at_least: 100,
+        output: Output::Yaml,
+    };
+    found(&args, measured, false)
+}
+
+fn found(args: &SuggestArgs, topics: BTreeMap<String, Measured>, has_other: bool) -> Suggested {
     let wish = Target {
         tight: args.keep == Keep::P999,
         margin: f64::from(args.margin) / 100.0,
@@ -110,10 +137,10 @@ fn suggested(args: &SuggestArgs) -> Result<String, String> {
     let kept: Vec<String> = kept.into_keys().collect();
     let found = |(name, measured): (String, Measured)| (name, limits::suggest(&measured, &wish));
     let found: BTreeMap<_, _> = ours.into_iter().map(found).collect();
-    Ok(match args.output {
-        Output::Yaml => yaml(args, &found, &kept, has_other),
-        Output::Json => format!("{:#}\n", to_json(args, &found, &kept)),
-    })
+    Suggested {
+        yaml: yaml(args, &found, &kept, has_other),
+        json: to_json(args, &found, &kept),
+    }
 }
 
 fn yaml(

@@ -7,13 +7,13 @@ use kafka_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig,
 };
 use kafka_protocol::protocol::StrBytes;
-use tokio::time::Instant;
 
 use super::Cluster;
 use super::call_error::CallError;
 use super::describe::PAGE;
 use super::responses::failure_name;
 use super::survey::{CALL_DEADLINE, FORBIDDEN, OPEN_DEADLINE, RESOURCE_TOPIC};
+use crate::net::deadline_in;
 
 /// `AlterConfigOp.OpType.SET`
 const SET: i8 = 0;
@@ -51,11 +51,7 @@ impl Cluster {
         changes: &[Alteration<'_>],
         validate_only: bool,
     ) -> Result<Vec<NotAltered>, CallError> {
-        let mut link = self
-            .0
-            .shared
-            .open_any(Instant::now() + OPEN_DEADLINE)
-            .await?;
+        let mut link = self.0.shared.open_any(deadline_in(OPEN_DEADLINE)).await?;
         let mut by_topic: Vec<(&str, Vec<AlterableConfig>)> = Vec::new();
         for change in changes {
             let config = AlterableConfig::default()
@@ -81,7 +77,7 @@ impl Cluster {
             let request = IncrementalAlterConfigsRequest::default()
                 .with_resources(resources.collect())
                 .with_validate_only(validate_only);
-            let response = link.call(&request, Instant::now() + CALL_DEADLINE).await?;
+            let response = link.call(&request, deadline_in(CALL_DEADLINE)).await?;
             for (topic, _) in page {
                 let response = response
                     .responses

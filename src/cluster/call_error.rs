@@ -1,4 +1,4 @@
-//! Why a call to a broker failed, in words that say where to look.
+//! Explains why a call to a broker failed, in words that say where to look.
 
 use std::io;
 use std::time::Duration;

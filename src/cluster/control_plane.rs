@@ -1,4 +1,4 @@
-//! What the tasks of the control plane share: what is known, how it fares, and how to reach a broker.
+//! Holds the state that the tasks of the control plane share: what is known, how it fares, and how to reach a broker.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,6 +11,7 @@ use super::responses::Metadata;
 use super::status::{Condition, OwnNode};
 use crate::config::{Config, HostPort, Sasl};
 use crate::net::Connector;
+use crate::net::{deadline_in, share};
 
 /// For a name's look-up, and for a look at one broker beside the work.
 const LOOKUP: Duration = Duration::from_secs(5);
@@ -66,11 +67,12 @@ impl ControlPlane {
     pub(super) async fn open_any(&self, deadline: tokio::time::Instant) -> Result<Link, CallError> {
         let candidates = self.candidates();
         let mut errors = Vec::new();
-        for (tried, to) in candidates.iter().enumerate() {
-            let now = tokio::time::Instant::now();
-            let untried = u32::try_from(candidates.len() - tried).unwrap_or(u32::MAX);
-            let share = deadline.saturating_duration_since(now) / untried.min(3);
-            match self.open(to, now + share).await {
+        for (to, untried) in candidates.iter().zip((1..=candidates.len()).rev()) {
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            match self
+                .open(to, deadline_in(share(left, untried.min(3))))
+                .await
+            {
                 Ok(link) => {
                     self.condition.reached();
                     *self.lock_last_good() = Some(to.clone());
@@ -136,7 +138,7 @@ impl ControlPlane {
     /// Whether connections that came back to us still do.
     pub(super) async fn look_for_loops(&self) {
         for to in self.connector.own().loops() {
-            let deadline = tokio::time::Instant::now() + LOOKUP;
+            let deadline = deadline_in(LOOKUP);
             if let Err(error) = self.open(&to, deadline).await {
                 tracing::debug!(%error, "a connection that came back before");
             }

@@ -14,6 +14,7 @@ use super::control_plane::ControlPlane;
 use super::limits::MomentCell;
 use super::{ASK_DEADLINE, Cluster, survey};
 use crate::findings::{BrokerFacts, Setting, SettingSource};
+use crate::net::deadline_in;
 
 /// How often it is looked for brokers that have not been asked.
 const LOOK: Duration = Duration::from_secs(1);
@@ -72,7 +73,7 @@ pub(super) async fn run(shared: Arc<ControlPlane>) {
 async fn read(shared: &ControlPlane, node_id: i32) -> Option<u64> {
     let node = shared.registry.node(node_id)?;
     let began = Instant::now();
-    let deadline = tokio::time::Instant::now() + ASK_DEADLINE;
+    let deadline = deadline_in(ASK_DEADLINE);
     let asked = async {
         let mut link = shared.open(&node.address, deadline).await?;
         survey::read_socket_limit(&mut link, node_id, deadline).await

@@ -1,4 +1,4 @@
-//! What DescribeConfigs says of sizes: the values a topic has, and where each comes from.
+//! Holds what DescribeConfigs says of sizes: the values a topic has, and where each comes from.
 //!
 //! Invariant: reading is one atomic load per value, without a lock, and a number never parts from its origin.
 
@@ -176,7 +176,8 @@ impl CompressionCell {
                 CompressionType::Producer => COMPRESSION_PRODUCER,
                 CompressionType::Stored(codec) => {
                     let index = Codec::ALL.iter().position(|known| *known == codec);
-                    COMPRESSION_FIRST_CODEC + index.and_then(|i| u8::try_from(i).ok()).unwrap_or(0)
+                    let index = index.and_then(|i| u8::try_from(i).ok()).unwrap_or(0);
+                    COMPRESSION_FIRST_CODEC.saturating_add(index)
                 }
             };
             inherited | code
@@ -194,12 +195,12 @@ pub(super) struct MomentCell(AtomicU64);
 impl MomentCell {
     pub(super) fn get(&self) -> Option<Instant> {
         let nanos = self.0.load(Acquire).checked_sub(1)?;
-        Some(epoch() + Duration::from_nanos(nanos))
+        epoch().checked_add(Duration::from_nanos(nanos))
     }
 
     pub(super) fn set(&self, at: Instant) {
         let nanos = at.saturating_duration_since(epoch()).as_nanos();
-        let word = u64::try_from(nanos).unwrap_or(u64::MAX - 1) + 1;
+        let word = u64::try_from(nanos).unwrap_or(u64::MAX).saturating_add(1);
         self.0.store(word, Release);
     }
 }

@@ -25,6 +25,7 @@ use super::responses::METADATA_BY_ID;
 use super::topic::Topic;
 use crate::config::HostPort;
 use crate::error_code::TOPIC_AUTHORIZATION_FAILED;
+use crate::net::deadline_in;
 
 /// A connection that nobody used for so long is closed, before the broker does it (10 minutes by default).
 const IDLE: Duration = Duration::from_secs(120);
@@ -240,7 +241,7 @@ impl LookupQueue {
 
     /// Over the kept connection, or a new one where that has gone stale.
     async fn ask(&mut self, questions: &Questions, found: &mut Found) -> Result<(), CallError> {
-        let deadline = tokio::time::Instant::now() + ASK_DEADLINE;
+        let deadline = deadline_in(ASK_DEADLINE);
         let address = self.address();
         let kept = self
             .link

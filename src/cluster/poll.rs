@@ -16,7 +16,9 @@ use super::describe::{self, Described};
 use super::link::Link;
 use super::responses::METADATA_BY_ID;
 use super::topic::Topic;
+use crate::count::Count as _;
 use crate::error_code::TOPIC_AUTHORIZATION_FAILED;
+use crate::net::{deadline_in, share};
 
 /// For one call of a refresh: a list of a million partitions takes seconds.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
@@ -31,7 +33,7 @@ pub(super) async fn run(shared: Arc<ControlPlane>) {
     let mut pace = Pace::AtOnce;
     loop {
         let began = Instant::now();
-        let pause = match refresh_anew(&shared, &mut link, pace).await {
+        let pause = match refresh_even_by_a_new_link(&shared, &mut link, pace).await {
             Ok(()) => {
                 if shared.condition.refreshed() {
                     // There may be no topic: who waits for them is told all the same.
@@ -63,7 +65,7 @@ enum Pace {
 }
 
 /// A refresh over the kept link, or a new one where that has gone stale during the pause.
-async fn refresh_anew(
+async fn refresh_even_by_a_new_link(
     shared: &ControlPlane,
     link: &mut Option<Link>,
     pace: Pace,
@@ -74,7 +76,7 @@ async fn refresh_anew(
             result => return result,
         }
     }
-    let deadline = tokio::time::Instant::now() + CALL_DEADLINE;
+    let deadline = deadline_in(CALL_DEADLINE);
     let link = link.insert(shared.open_any(deadline).await?);
     refresh(shared, link, pace).await
 }
@@ -84,7 +86,7 @@ async fn refresh(shared: &ControlPlane, link: &mut Link, pace: Pace) -> Result<(
     let request = MetadataRequest::default()
         .with_topics(None)
         .with_allow_auto_topic_creation(false);
-    let deadline = tokio::time::Instant::now() + CALL_DEADLINE;
+    let deadline = deadline_in(CALL_DEADLINE);
     let metadata = link.metadata(&request, deadline).await?;
     shared.condition.reached();
     shared.learn_nodes(&metadata);
@@ -106,9 +108,7 @@ async fn refresh(shared: &ControlPlane, link: &mut Link, pace: Pace) -> Result<(
     let topics = shared.registry.topics();
     let pages = topics.len().div_ceil(describe::PAGE);
     let pause = match pace {
-        Pace::Spread if pages > 1 => {
-            shared.refresh_interval / 2 / u32::try_from(pages).unwrap_or(u32::MAX)
-        }
+        Pace::Spread if pages > 1 => share(shared.refresh_interval, pages.saturating_mul(2)),
         _ => Duration::ZERO,
     };
     let mut forbidden = 0usize;
@@ -116,12 +116,12 @@ async fn refresh(shared: &ControlPlane, link: &mut Link, pace: Pace) -> Result<(
         if turn > 0 {
             sleep(pause).await;
         }
-        let deadline = tokio::time::Instant::now() + CALL_DEADLINE;
+        let deadline = deadline_in(CALL_DEADLINE);
         let outcomes = describe::describe(link, &shared.registry, page, deadline).await?;
-        forbidden += outcomes
+        let hidden = outcomes
             .iter()
-            .filter(|outcome| **outcome == Described::Forbidden)
-            .count();
+            .filter(|outcome| **outcome == Described::Forbidden);
+        forbidden.increase_by(hidden.count());
     }
     shared
         .condition
@@ -153,7 +153,7 @@ async fn look_for_hidden(
         let request = MetadataRequest::default()
             .with_topics(Some(ids.collect()))
             .with_allow_auto_topic_creation(false);
-        let deadline = tokio::time::Instant::now() + CALL_DEADLINE;
+        let deadline = deadline_in(CALL_DEADLINE);
         let metadata = link.metadata(&request, deadline).await?;
         metadata.each_topic(|entry| match entry.observation() {
             Some(observation) => {

@@ -34,6 +34,7 @@ use crate::config::HostPort;
 use crate::error_code::{
     OFFSET_OUT_OF_RANGE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
 };
+use crate::net::deadline_in;
 pub(super) use response::{FETCH_VERSION, Fetched};
 
 /// Asked of a broker at once; a larger batch comes whole, and alone.
@@ -178,14 +179,10 @@ impl Cluster {
     /// # Errors
     /// No broker answers.
     pub async fn read_cluster_id(&self) -> Result<Option<String>, CallError> {
-        let mut link = self
-            .0
-            .shared
-            .open_any(Instant::now() + OPEN_DEADLINE)
-            .await?;
+        let mut link = self.0.shared.open_any(deadline_in(OPEN_DEADLINE)).await?;
         // No topics: the brokers and the cluster alone.
         let request = MetadataRequest::default().with_topics(Some(Vec::new()));
-        let deadline = Instant::now() + CALL_DEADLINE;
+        let deadline = deadline_in(CALL_DEADLINE);
         let metadata = link.metadata(&request, deadline).await?;
         Ok(metadata.cluster_id().map(str::to_owned))
     }
@@ -247,7 +244,7 @@ impl TopicReader {
             .with_topics(vec![topic]);
         let asked = self
             .ask_leader(partition, None, async |link| {
-                let response = link.call(&request, Instant::now() + CALL_DEADLINE).await?;
+                let response = link.call(&request, deadline_in(CALL_DEADLINE)).await?;
                 let mut parts = response.topics.iter().flat_map(|topic| &topic.partitions);
                 Ok(match parts.next() {
                     Some(part) if part.error_code == 0 => Ok(part.offset),
@@ -302,7 +299,7 @@ impl TopicReader {
         let most = self.fetch_bytes.max(self.largest_batch_bytes);
         let most = most.saturating_add(ENVELOPE_BYTES);
         self.ask_leader(partition, Some(offset), async |link| {
-            let deadline = Instant::now() + CALL_DEADLINE;
+            let deadline = deadline_in(CALL_DEADLINE);
             let fetched = link.fetch(&request, most, deadline).await?;
             Ok(match fetched.error_code {
                 0 => Ok(fetched),
@@ -339,7 +336,7 @@ impl TopicReader {
             }
             tracing::debug!(topic = self.topic, partition, why, "asked again");
             sleep(pause).await;
-            pause = PAUSES.1.min(pause * 2);
+            pause = PAUSES.1.min(pause.saturating_mul(2));
             self.forget(partition);
             match self.learn_leaders().await {
                 // A broker that has just started may not know the topic yet.
@@ -381,7 +378,7 @@ impl TopicReader {
         let link = match self.links.remove(&leader) {
             Some(link) if link.peer() == address => link,
             _ => {
-                let deadline = Instant::now() + OPEN_DEADLINE;
+                let deadline = deadline_in(OPEN_DEADLINE);
                 let opened = self.shared.open(address, deadline).await;
                 opened.map_err(Unreached::Call)?
             }
@@ -397,13 +394,13 @@ impl TopicReader {
     }
 
     async fn learn_leaders(&mut self) -> Result<(), ReadError> {
-        let deadline = Instant::now() + OPEN_DEADLINE;
+        let deadline = deadline_in(OPEN_DEADLINE);
         let mut link = self.shared.open_any(deadline).await?;
         let topic = MetadataRequestTopic::default().with_name(Some(self.topic_name()));
         let request = MetadataRequest::default()
             .with_topics(Some(vec![topic]))
             .with_allow_auto_topic_creation(false);
-        let deadline = Instant::now() + CALL_DEADLINE;
+        let deadline = deadline_in(CALL_DEADLINE);
         let metadata = link.metadata(&request, deadline).await?;
         self.shared.learn_nodes(&metadata);
         self.cluster_id = metadata.cluster_id().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! What is known of the cluster: nodes, topics by name and by id, and what was found absent a moment ago.
+//! Holds what is known of the cluster: nodes, topics by name and by id, and what was found absent a moment ago.
 //!
 //! Invariant: locks are held for one look-up or one change, never across an await; names are stored once.
 
@@ -421,7 +421,7 @@ impl Registry {
         let mut words = self.lock_words();
         if words.len() >= WORDS {
             let now = Instant::now();
-            words.retain(|_, (asked_at, _)| *asked_at + ABSENCE_TTL > now);
+            words.retain(|_, (asked_at, _)| now.saturating_duration_since(*asked_at) < ABSENCE_TTL);
         }
         if words.len() < WORDS {
             words.insert((node_id, key), (asked_at, word));
@@ -456,7 +456,9 @@ fn is_gone(topic: &Topic, at: Instant) -> bool {
     } else {
         Duration::ZERO
     };
-    topic.seen_at().is_none_or(|seen| seen + ttl < at)
+    topic
+        .seen_at()
+        .is_none_or(|seen| at.saturating_duration_since(seen) > ttl)
 }
 
 impl Node {

@@ -3,6 +3,7 @@
 //!
 //! Invariant: the server must prove that it knows the password too, before anything else is sent to it.
 
+use crate::text::first_chars;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac::digest::block_api::BlockSizeUser;
@@ -121,7 +122,7 @@ impl ClientFinal {
     /// Reads `server-final-message`: the server's proof, or its error.
     pub(super) fn verify(self, server_final: &str) -> Result<(), ScramError> {
         if let Some(error) = attribute(server_final, "e=") {
-            return Err(ScramError::Server(error.chars().take(200).collect()));
+            return Err(ScramError::Server(first_chars(error, 200).to_owned()));
         }
         let signature = attribute(server_final, "v=")
             .and_then(|signature| BASE64.decode(signature).ok())

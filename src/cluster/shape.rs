@@ -105,6 +105,51 @@ const SHAPES: &[Shape] = &[
         ],
     },
     Shape {
+        api: ApiKey::InitProducerId,
+        versions: (0, 5),
+        first_flexible: 2,
+        fields: &[
+            field("throttle_time_ms", FieldType::Fixed(4)),
+            field("error_code", FieldType::Fixed(2)),
+            field("producer_id", FieldType::Fixed(8)),
+            field("producer_epoch", FieldType::Fixed(2)),
+        ],
+    },
+    // From version 10 on there are tagged fields that kafka-protocol knows.
+    Shape {
+        api: ApiKey::Produce,
+        versions: (3, 9),
+        first_flexible: 9,
+        fields: &[
+            field(
+                "responses",
+                FieldType::Array(&[
+                    field("name", FieldType::Text),
+                    field(
+                        "partition_responses",
+                        FieldType::Array(&[
+                            field("index", FieldType::Fixed(4)),
+                            field("error_code", FieldType::Fixed(2)),
+                            field("base_offset", FieldType::Fixed(8)),
+                            field("log_append_time_ms", FieldType::Fixed(8)),
+                            since(5, "log_start_offset", FieldType::Fixed(8)),
+                            since(
+                                8,
+                                "record_errors",
+                                FieldType::Array(&[
+                                    field("batch_index", FieldType::Fixed(4)),
+                                    field("batch_index_error_message", FieldType::Text),
+                                ]),
+                            ),
+                            since(8, "error_message", FieldType::Text),
+                        ]),
+                    ),
+                ]),
+            ),
+            field("throttle_time_ms", FieldType::Fixed(4)),
+        ],
+    },
+    Shape {
         api: ApiKey::ListOffsets,
         versions: (4, 6),
         first_flexible: 6,

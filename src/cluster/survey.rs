@@ -28,6 +28,7 @@ use crate::error_code::{
     CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
 };
 use crate::findings::{BrokerFacts, ClusterFacts, Commands, Resource, TopicFacts, Unseen};
+use crate::net::deadline_in;
 use settings::{BROKER_KEYS, SOCKET_REQUEST_MAX_BYTES, TOPIC_KEYS, fill, fill_broker};
 
 pub(super) use settings::known_facts;
@@ -64,7 +65,7 @@ impl Cluster {
         commands: &Commands,
     ) -> Result<ClusterFacts, CallError> {
         let shared = &self.0.shared;
-        let mut link = shared.open_any(Instant::now() + OPEN_DEADLINE).await?;
+        let mut link = shared.open_any(deadline_in(OPEN_DEADLINE)).await?;
         let mut facts = ClusterFacts::default();
         let mut nodes = match wanted {
             Wanted::Named(names) => named(&mut link, names, &mut facts, commands).await?,
@@ -98,11 +99,7 @@ impl Cluster {
     /// # Errors
     /// No broker answered, or the one that did stopped.
     pub async fn list_topics(&self) -> Result<Vec<Arc<str>>, CallError> {
-        let mut link = self
-            .0
-            .shared
-            .open_any(Instant::now() + OPEN_DEADLINE)
-            .await?;
+        let mut link = self.0.shared.open_any(deadline_in(OPEN_DEADLINE)).await?;
         let mut facts = ClusterFacts::default();
         all(&mut link, &mut facts).await?;
         let topics = facts.topics.into_iter();
@@ -120,9 +117,7 @@ async fn all(link: &mut Link, facts: &mut ClusterFacts) -> Result<Nodes, CallErr
     let request = MetadataRequest::default()
         .with_topics(None)
         .with_allow_auto_topic_creation(false);
-    let metadata = link
-        .metadata(&request, Instant::now() + CALL_DEADLINE)
-        .await?;
+    let metadata = link.metadata(&request, deadline_in(CALL_DEADLINE)).await?;
     metadata.each_topic(|entry| {
         if let Some(seen) = entry.observation() {
             facts
@@ -152,9 +147,7 @@ async fn named(
         let request = MetadataRequest::default()
             .with_topics(Some(topics.collect()))
             .with_allow_auto_topic_creation(false);
-        let metadata = link
-            .metadata(&request, Instant::now() + CALL_DEADLINE)
-            .await?;
+        let metadata = link.metadata(&request, deadline_in(CALL_DEADLINE)).await?;
         nodes = metadata.nodes();
         metadata.each_topic(|entry| {
             let name = entry.name.unwrap_or_default();
@@ -255,7 +248,7 @@ async fn describe_brokers(
     for (node_id, address) in nodes {
         let shared = Arc::clone(shared);
         asked.spawn(async move {
-            let deadline = Instant::now() + OPEN_DEADLINE;
+            let deadline = deadline_in(OPEN_DEADLINE);
             let response = match shared.open(&address, deadline).await {
                 Ok(mut link) => {
                     let wanted = resource(RESOURCE_BROKER, &node_id.to_string(), &BROKER_KEYS);
@@ -342,6 +335,6 @@ async fn describe(
     let request = DescribeConfigsRequest::default()
         .with_include_synonyms(true)
         .with_resources(resources);
-    let response = link.call(&request, Instant::now() + CALL_DEADLINE).await?;
+    let response = link.call(&request, deadline_in(CALL_DEADLINE)).await?;
     Ok(response.results)
 }

@@ -403,15 +403,15 @@ async fn a_cluster_that_gives_us_no_credentials_counts_as_reached() {
 }
 
 #[tokio::test]
-async fn a_session_is_authenticated_anew_before_it_ends() {
+async fn a_session_is_authenticated_again_before_it_ends() {
     let mut attempts = 0..ATTEMPTS;
-    while !authenticates_anew().await {
+    while !authenticates_again().await {
         attempts.next().expect("a machine that is fast enough");
     }
 }
 
 /// Whether what was asked before the session's end was asked in time, so that the rest says something.
-async fn authenticates_anew() -> bool {
+async fn authenticates_again() -> bool {
     const LIFETIME: Duration = Duration::from_millis(400);
     let broker = Scripted::start().await;
     broker.put("orders", 1, None);

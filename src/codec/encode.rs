@@ -1,4 +1,4 @@
-//! What Kafka's clients write of a batch's records, at their usual levels, as a stream.
+//! Encodes a batch's records as Kafka's clients do, at their usual levels, as a stream.
 //!
 //! A batch that is spliced keeps its codec: otherwise the neighbours of a large record would lose their compression and
 //! no longer fit.
@@ -221,11 +221,6 @@ impl Snappy {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 mod tests {
     use std::ops::ControlFlow;
 

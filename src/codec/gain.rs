@@ -1,5 +1,5 @@
-//! What a codec would make of a payload, told by a sample of it: large uncompressed batches are worth a word to their
-//! producer, pictures are not.
+//! Estimates what a codec would make of a payload, by a sample of it: large uncompressed batches are worth a word to
+//! their producer, pictures are not.
 //!
 //! Invariant: at most [`SAMPLE_BYTES`] are compressed, whatever the payload is, and at most as many decompressed.
 
@@ -86,12 +86,6 @@ impl Output for Sample {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 mod tests {
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Advises on what is allowed and most likely not meant, or known to hurt. `check` prints it; `run` logs it.
 
 use super::{Advertise, BatchLimit, Config, Limits, SaslMechanism, size_text};
-use crate::batch::BATCH_HEADER_BYTES;
+use crate::batch::{BATCH_HEADER_BYTES, ESTIMATE_OVERHEAD_BYTES, estimate};
 use crate::vocabulary::{BATCHING_BYTES, Gate};
 
 /// Values below this are cheaper where they are.
@@ -102,9 +102,6 @@ impl Config {
 /// delta, offset delta (`DefaultRecord`).
 const LEAST_AROUND_BYTES: u64 = 1 + 1 + 1 + 1;
 const MOST_AROUND_BYTES: u64 = 5 + 1 + 10 + 5;
-/// What Java's estimate adds to key, value and headers: a batch's header, and the most that is around them
-/// (`DefaultRecordBatch.estimateBatchSizeUpperBound`).
-const ESTIMATE_AROUND_BYTES: u64 = BATCH_HEADER_BYTES as u64 + MOST_AROUND_BYTES;
 /// The gate `ratio` looks at batches above this uncompressed size only.
 const RATIO_FROM_BYTES: u64 = 1024 * 1024;
 
@@ -149,14 +146,14 @@ fn idle_limits(limits: &Limits) -> Vec<String> {
         Gate::Record,
         &|limit| {
             let inside = above(limit).saturating_sub(MOST_AROUND_BYTES);
-            inside.saturating_add(ESTIMATE_AROUND_BYTES)
+            inside.saturating_add(ESTIMATE_OVERHEAD_BYTES)
         },
         Gate::Estimate,
     );
     compare(
         Gate::Estimate,
         &|limit| {
-            let inside = above(limit).saturating_sub(ESTIMATE_AROUND_BYTES);
+            let inside = above(limit).saturating_sub(ESTIMATE_OVERHEAD_BYTES);
             inside.saturating_add(LEAST_AROUND_BYTES)
         },
         Gate::Record,
@@ -199,24 +196,31 @@ fn idle_limits(limits: &Limits) -> Vec<String> {
 /// Of the records whose key, or whose value, has so many bytes, the smallest: nothing else is in it.
 fn smallest_record_with_part(part_bytes: u64) -> u64 {
     // Attributes, deltas, the part with its length, the other one is null, no headers.
-    let body = 1 + 1 + 1 + varint_bytes(part_bytes) + part_bytes + 1 + 1;
-    varint_bytes(body) + body
+    const AROUND: u64 = 1 + 1 + 1 + 1 + 1;
+    with_length(with_length(part_bytes).saturating_add(AROUND))
 }
 
 /// As [`smallest_record_with_part`], of headers: all in the value of one that has no name.
 fn smallest_record_with_headers(headers_bytes: u64) -> u64 {
-    let body = 1 + 1 + 1 + 1 + 1 + 1 + 1 + varint_bytes(headers_bytes) + headers_bytes;
-    varint_bytes(body) + body
+    // Attributes, deltas, no key, no value, one header, its empty name.
+    const BEFORE: u64 = 1 + 1 + 1 + 1 + 1 + 1 + 1;
+    with_length(with_length(headers_bytes).saturating_add(BEFORE))
 }
 
 /// Java's estimate of the smallest record with such a key or value.
 fn estimate_of_part(part_bytes: u64) -> u64 {
-    ESTIMATE_AROUND_BYTES + varint_bytes(part_bytes) + part_bytes + 1 + 1
+    // The other part is null, no headers.
+    estimate(with_length(part_bytes).saturating_add(1 + 1))
+}
+
+/// So many bytes with their length before them.
+fn with_length(bytes: u64) -> u64 {
+    bytes.saturating_add(varint_bytes(bytes))
 }
 
 /// A length as records have it: zigzag, seven bits a byte.
 const fn varint_bytes(length: u64) -> u64 {
-    let bits = 64 - (length.saturating_mul(2)).leading_zeros() as u64;
+    let bits = 64u32.saturating_sub(length.saturating_mul(2).leading_zeros()) as u64;
     if bits == 0 { 1 } else { bits.div_ceil(7) }
 }
 

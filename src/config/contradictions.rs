@@ -55,7 +55,7 @@ fn ports(config: &Config, report: &mut Report) {
     if count == 0 {
         return;
     }
-    let last = first + count - 1;
+    let last = first.saturating_add(count).saturating_sub(1);
     if last > usize::from(u16::MAX) {
         let text = format!(
             "`{first}` is too high: {count} brokers (node_ids) would reach port {last}, and the last is 65535"
@@ -270,8 +270,9 @@ fn rules(config: &Config, report: &mut Report) {
             of_all.into_iter().chain(of_same).min()
         };
         let shadows: Option<Vec<usize>> = rule.topics.iter().map(shadow).collect();
-        if let Some(earlier) = shadows.and_then(|shadows| shadows.into_iter().max()) {
-            let name = &config.rules[earlier].name;
+        if let Some(earlier) = shadows.and_then(|shadows| shadows.into_iter().max())
+            && let Some(Rule { name, .. }) = config.rules.get(earlier)
+        {
             let place = report.place_of(&format!("rules[{earlier}]"));
             let text = format!(
                 "never match: the first rule that matches wins, and `{name}` ({place}) comes first"
@@ -398,8 +399,11 @@ fn families(config: &Config, report: &mut Report) {
         if family.enforce {
             families::writer(config, family, &path, report);
         }
-        let earlier = config.families.members[..i]
+        let earlier = config
+            .families
+            .members
             .iter()
+            .take(i)
             .position(|earlier| earlier.main == family.main);
         if let Some(earlier) = earlier {
             let place = report.place_of(&format!("families.members[{earlier}].main"));

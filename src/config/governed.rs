@@ -1,17 +1,15 @@
-//! What a rule says of the limits themselves: which configs a topic may be given (gate `config`), and which codecs its
-//! batches may come with (gate `codec`).
+//! Reads what a rule says of the limits themselves: which configs a topic may be given (gate `config`), and which
+//! codecs its batches may come with (gate `codec`).
 //!
 //! Invariant: in a [`Config`](super::Config) no bound is empty and no list is: each can be kept.
 
 use serde_json::{Map, Value, json};
 
+use super::defaults;
 use super::mistakes::{Report, below};
 use super::raw::{Field, RawBounds, RawCodecs, RawTopicConfig};
 use super::scalars::{Size, size_text};
 use crate::vocabulary::{Codec, labelled};
-
-/// Batches up to this many uncompressed bytes may come as they like, unless `codecs.above` says otherwise.
-const DEFAULT_ABOVE: u64 = 64 * 1024;
 
 labelled! {
     /// A word that a topic's `compression.type` may be.
@@ -96,7 +94,7 @@ pub(super) fn topic_config(raw: RawTopicConfig, path: &str, report: &mut Report)
             .into_iter()
             .map(|text| text.0)
             .collect(),
-        brokers: raw.brokers.or(false),
+        brokers: raw.brokers.or(defaults::TOPIC_CONFIG_BROKERS),
     }
 }
 
@@ -149,8 +147,10 @@ pub(super) fn codecs(raw: RawCodecs, path: &str, report: &mut Report) -> Codecs 
     });
     Codecs {
         allow,
-        above_bytes: raw.above.or(Size(DEFAULT_ABOVE)).0,
-        unless_incompressible: raw.unless_incompressible.or(true),
+        above_bytes: raw.above.or(Size(defaults::CODECS_ABOVE_BYTES)).0,
+        unless_incompressible: raw
+            .unless_incompressible
+            .or(defaults::UNLESS_INCOMPRESSIBLE),
     }
 }
 

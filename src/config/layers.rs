@@ -1,4 +1,4 @@
-//! What may say something about the configuration, later layers over earlier ones: the file, the
+//! Merges the layers of the configuration, later ones over earlier ones: the file, the
 //! environment (`SIZEGATE__LISTENER__BIND=…`), the command line.
 //!
 //! Invariant: every value of the merged tree knows where it was written.

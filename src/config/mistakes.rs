@@ -4,7 +4,7 @@
 //! written, not as what its `${VAR}` stood for.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::{fmt, iter, mem};
 
 use ::config::{Value, ValueKind};
 
@@ -139,7 +139,12 @@ impl Report {
             match self.places.get(key) {
                 Some(place) => return place.clone(),
                 _ if key.is_empty() => return String::new(),
-                _ => key = key.rfind(['.', '[']).map_or("", |end| &key[..end]),
+                _ => {
+                    key = key
+                        .rfind(['.', '['])
+                        .and_then(|end| key.get(..end))
+                        .unwrap_or_default()
+                }
             }
         }
     }
@@ -248,23 +253,34 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
 /// Letters to insert, remove, replace or swap with their neighbour to make one word of the other
 /// (optimal string alignment).
 fn edits(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let b: Vec<char> = b.chars().collect();
+    // How far the letters of `a` so far are from each beginning of `b`; the same with one letter less, and two.
     let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, y) in b.iter().enumerate() {
-            let mut least = (last[j] + usize::from(x != y))
-                .min(last[j + 1] + 1)
-                .min(row[j] + 1);
-            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
-                least = least.min(before_last[j - 1] + 1);
+    let mut letter_before = None;
+    for (x, removed) in a.chars().zip(1..) {
+        let mut row = vec![removed];
+        let mut left = removed;
+        let mut swapped =
+            iter::once(None).chain(b.iter().copied().map(Some).zip(before_last).map(Some));
+        for (&y, around) in b.iter().zip(last.windows(2)) {
+            let &[diagonal, above] = around else { continue };
+            let mut least = diagonal
+                .saturating_add(usize::from(x != y))
+                .min(above.min(left).saturating_add(1));
+            if let Some((before_y, edits)) = swapped.next().flatten()
+                && before_y == Some(x)
+                && letter_before == Some(y)
+            {
+                least = least.min(edits.saturating_add(1));
             }
             row.push(least);
+            left = least;
         }
-        before_last = std::mem::replace(&mut last, row);
+        before_last = mem::replace(&mut last, row);
+        letter_before = Some(x);
     }
-    last[b.len()]
+    last.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

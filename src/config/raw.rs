@@ -16,11 +16,11 @@ use super::claim::{StoreFailure, Unredeemed};
 use super::mistakes::below;
 use super::scalars::{
     Alignment, Count, FallbackTopic, HostName, Interval, KeyId, Line, NodeIds, NodeName, OrNone,
-    Ratio, RuleName, Scalar, Secret, Share, Size,
+    Ratio, RuleName, Scalar, Secret, Share, Size, TopicName,
 };
 use super::topics::MemberPattern;
 use super::{
-    BatchLimit, Compression, Decode, HostPort, LogFormat, LogLevel, Mode, NamePattern,
+    BatchLimit, Compression, Decode, HostPort, LogFormat, LogLevel, Mode, NamePattern, RecordKey,
     SaslMechanism, TopicPattern,
 };
 use crate::claim::{Layout, StoreUri};
@@ -49,6 +49,7 @@ section! {
         memory: Field<RawMemory>,
         inspection: Field<RawInspection>,
         admin: Field<RawAdmin>,
+        refusals: Field<RawRefusals>,
         telemetry: Field<RawTelemetry>,
     }
     RawCluster {
@@ -195,6 +196,10 @@ section! {
     }
     RawAdmin {
         bind: Key<SocketAddr>,
+    }
+    RawRefusals {
+        topic: Key<OrNone<TopicName>>,
+        record_key: Key<RecordKey>,
     }
     RawTelemetry {
         topics: Key<Count<0, 1_000_000>>,

@@ -10,6 +10,7 @@ use std::fmt;
 use ::config::{Value, ValueKind};
 use serde::de::{DeserializeSeed, Deserializer, Expected, MapAccess, SeqAccess, Visitor};
 
+use super::interpolate::interpolate;
 use super::layers::Env;
 use super::mistakes::{Report, below, nearest, shown};
 use super::raw;
@@ -94,40 +95,6 @@ impl At<'_> {
             _ => String::new(),
         }
     }
-}
-
-/// Replaces every `${VAR}`; `$${` stands for `${`.
-fn interpolate(raw: &str, env: &Env) -> Result<String, String> {
-    let mut text = String::new();
-    let mut rest = raw;
-    while let Some(start) = rest.find("${") {
-        let (before, after) = (&rest[..start], &rest[start + 2..]);
-        if let Some(before) = before.strip_suffix('$') {
-            text.push_str(before);
-            text.push_str("${");
-            rest = after;
-            continue;
-        }
-        text.push_str(before);
-        let Some((name, after)) = after.split_once('}') else {
-            return Err(
-                "opens `${` without a `}`; write `$${` for the two characters themselves"
-                    .to_owned(),
-            );
-        };
-        match env.get(name) {
-            Some(value) => text.push_str(value),
-            None => {
-                return Err(format!(
-                    "names the environment variable {}, which is not set",
-                    shown(name)
-                ));
-            }
-        }
-        rest = after;
-    }
-    text.push_str(rest);
-    Ok(text)
 }
 
 impl<'a, 'de> Deserializer<'de> for At<'a> {
@@ -375,44 +342,4 @@ pub(super) fn read(merged: &Value, env: &Env, report: Report) -> (raw::RawConfig
         config.given().unwrap_or_default(),
         reading.report.into_inner(),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_are_replaced_and_a_doubled_dollar_is_not_one() {
-        let env = Env::from([
-            ("A".to_owned(), "1".to_owned()),
-            ("B".to_owned(), "${A}".to_owned()),
-        ]);
-        for (raw, expected) in [
-            ("plain $ text", Ok("plain $ text")),
-            ("${A}", Ok("1")),
-            ("<${A}${A}>", Ok("<11>")),
-            // What a variable holds is not looked at again.
-            ("${B}", Ok("${A}")),
-            ("$${A}", Ok("${A}")),
-            ("$$${A}", Ok("$${A}")),
-            (
-                "${",
-                Err("opens `${` without a `}`; write `$${` for the two characters themselves"),
-            ),
-            (
-                "${C}",
-                Err("names the environment variable `C`, which is not set"),
-            ),
-            (
-                "${}",
-                Err("names the environment variable ``, which is not set"),
-            ),
-        ] {
-            assert_eq!(
-                interpolate(raw, &env).as_deref().map_err(String::as_str),
-                expected,
-                "{raw}"
-            );
-        }
-    }
 }

@@ -18,7 +18,7 @@ pub struct Reload {
     pub needs_restart: Vec<String>,
 }
 
-/// Keys, with all below them, that a running process takes over. `inspection` is among them because limits
+/// Keys, with all below them, that a reload changes in a running process. `inspection` is among them because limits
 /// are: a new limit may need a decode that the old value forbids.
 const LIVE: [&str; 13] = [
     "mode",
@@ -110,6 +110,7 @@ fn merged(old: &Config, new: &Config) -> Config {
         decode: new.decode,
         admin_bind: old.admin_bind,
         origin: old.origin.clone(),
+        refusals: old.refusals.clone(),
         telemetry: Telemetry {
             log_level: new.telemetry.log_level,
             ..old.telemetry.clone()

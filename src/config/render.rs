@@ -31,6 +31,10 @@ impl Config {
             "memory": {"budget": size_text(self.memory_budget_bytes)},
             "inspection": {"decode": self.decode},
             "admin": {"bind": self.admin_bind.to_string()},
+            "refusals": {
+                "topic": self.refusals.topic.as_deref().unwrap_or("none"),
+                "record_key": self.refusals.record_key,
+            },
             "telemetry": {
                 "topics": self.telemetry.topics,
                 "log": self.telemetry.log,

@@ -13,7 +13,7 @@ pub(in crate::config) use amounts::{Count, Interval, OrNone, Ratio, Share, Size}
 pub(crate) use amounts::{any_size, duration, size, size_text, time_text};
 
 use super::claim::{StoreFailure, Unredeemed};
-use super::{Compression, Decode, LogFormat, LogLevel, Mode, SaslMechanism};
+use super::{Compression, Decode, LogFormat, LogLevel, Mode, RecordKey, SaslMechanism};
 use crate::claim::{Layout, StoreUri};
 use crate::vocabulary::{Action, Codec, ErrorCode, FindingRule, LIMITS};
 
@@ -60,6 +60,7 @@ by_label!(
     FindingRule,
     Layout,
     LogFormat,
+    RecordKey,
     LogLevel,
     Mode,
     SaslMechanism,
@@ -114,6 +115,24 @@ impl Scalar for FallbackTopic {
             Ok(Self(text.to_owned()))
         } else {
             Err(String::new())
+        }
+    }
+}
+
+/// The topic that gets refusals.
+#[derive(Debug, Clone)]
+pub(super) struct TopicName(pub(super) String);
+
+impl Scalar for TopicName {
+    fn allowed() -> String {
+        "the name of a topic".to_owned()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        // No placeholder: all refusals go to one.
+        match FallbackTopic::read(text) {
+            Ok(FallbackTopic(name)) if !name.contains('{') => Ok(Self(name)),
+            _ => Err(String::new()),
         }
     }
 }

@@ -1,14 +1,14 @@
-//! What a file said ([`RawConfig`]) becomes what is in force ([`Config`]): defaults, and everything one
+//! Makes of what a file said ([`RawConfig`]) what is in force ([`Config`]): defaults, and everything one
 //! section must hold by itself. What sections say against each other is in `contradictions`.
 //!
-//! Invariant: every default is here and nowhere else.
+//! Invariant: every default of one value is in `defaults`, and used here.
 
 mod claim;
 mod credentials;
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::net::SocketAddr;
 
+use super::defaults;
 use super::governed;
 use super::mistakes::{Report, below};
 use super::raw::{
@@ -18,31 +18,29 @@ use super::raw::{
 use super::scalars::{Alignment, Count, HostName, Interval, OrNone, Share, Size};
 use super::topics::MemberPattern;
 use super::{
-    Advertise, BatchLimit, Clients, Cluster, Config, Decode, Families, Family, Ignore, InsideLimit,
-    Limits, Listener, LogFormat, LogLevel, Mode, NamePattern, Origin, Rule, Telemetry,
-    TopicPattern,
+    Advertise, BatchLimit, Clients, Cluster, Config, Families, Family, Ignore, InsideLimit, Limits,
+    Listener, NamePattern, Origin, RefusalsTopic, Rule, Telemetry, TopicPattern,
 };
+use crate::vocabulary::DEFAULT_MAX_REQUEST_SIZE;
 use crate::vocabulary::FindingRule;
-use crate::vocabulary::{Action, DEFAULT_MAX_REQUEST_SIZE, ErrorCode};
-
-const MIB: u64 = 1024 * 1024;
 
 /// The configuration; it is in force only if `report` is empty afterwards.
 pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
     let families = raw.families.section();
     let telemetry = raw.telemetry.section();
+    let refusals = raw.refusals.section();
     // Below this section there is nothing to lift: `none` is as if it were left out.
     let mut limits = limits(raw.limits.section()).without_lifting();
     limits.batch_bytes = limits.batch_bytes.or(Some(BatchLimit::Inherit));
     Config {
         cluster: cluster(raw.cluster.section(), report),
         listener: listener(raw.listener.section(), report),
-        mode: raw.mode.or(Mode::Enforce),
+        mode: raw.mode.or(defaults::MODE),
         limits,
         rules: entries(raw.rules, "rules", report, rule),
         families: Families {
-            detect: families.detect.or(true),
-            headroom_bytes: families.headroom.or(Size(64 * 1024)).0,
+            detect: families.detect.or(defaults::DETECT),
+            headroom_bytes: families.headroom.or(Size(defaults::HEADROOM_BYTES)).0,
             members: entries(families.members, "families.members", report, family),
         },
         ignore: entries(raw.ignore, "ignore", report, ignore),
@@ -50,14 +48,26 @@ pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
             .claim_check
             .given()
             .and_then(|section| claim::section(section, report)),
-        near_limit: raw.near_limit.or(Share(0.8)).0,
-        memory_budget_bytes: raw.memory.section().budget.or(Size(512 * MIB)).0,
-        decode: raw.inspection.section().decode.or(Decode::WhenNeeded),
-        admin_bind: raw.admin.section().bind.or(loopback(9644)),
+        near_limit: raw.near_limit.or(Share(defaults::NEAR_LIMIT)).0,
+        memory_budget_bytes: raw
+            .memory
+            .section()
+            .budget
+            .or(Size(defaults::MEMORY_BUDGET_BYTES))
+            .0,
+        decode: raw.inspection.section().decode.or(defaults::DECODE),
+        admin_bind: raw.admin.section().bind.or(defaults::ADMIN_BIND),
+        refusals: RefusalsTopic {
+            topic: match refusals.topic.or(OrNone::None) {
+                OrNone::Some(topic) => Some(topic.0),
+                OrNone::None => None,
+            },
+            record_key: refusals.record_key.or(defaults::RECORD_KEY),
+        },
         telemetry: Telemetry {
-            topics: number(telemetry.topics.or(Count(1_000))),
-            log: telemetry.log.or(LogFormat::Text),
-            log_level: telemetry.log_level.or(LogLevel::Info),
+            topics: number(telemetry.topics.or(Count(defaults::TOPICS))),
+            log: telemetry.log.or(defaults::LOG),
+            log_level: telemetry.log_level.or(defaults::LOG_LEVEL),
         },
         origin: Origin::default(),
     }
@@ -92,13 +102,13 @@ fn cluster(raw: RawCluster, report: &mut Report) -> Cluster {
             .and_then(|raw| credentials::sasl(raw, report)),
         refresh_interval: admin
             .refresh_interval
-            .or(Interval(Duration::from_secs(30)))
+            .or(Interval(defaults::REFRESH_INTERVAL))
             .0,
     }
 }
 
 fn listener(raw: RawListener, report: &mut Report) -> Listener {
-    let bind = raw.bind.or(loopback(19_092));
+    let bind = raw.bind.or(defaults::BIND);
     if !raw.node_ports.is_absent() && !raw.sni.is_absent() {
         report.note(
             "listener.sni",
@@ -117,7 +127,10 @@ fn listener(raw: RawListener, report: &mut Report) -> Listener {
             "needs `listener.tls`: brokers are told apart by the name in the client's TLS hello",
         );
     }
-    let advertised_host = raw.advertised_host.or(HostName("localhost".to_owned())).0;
+    let advertised_host = raw
+        .advertised_host
+        .or(HostName(defaults::ADVERTISED_HOST.to_owned()))
+        .0;
     let sni = raw.sni.given().and_then(|raw| sni(raw, bind, report));
     let node_ports = raw.node_ports.section();
     Listener {
@@ -128,9 +141,10 @@ fn listener(raw: RawListener, report: &mut Report) -> Listener {
             .tls
             .given()
             .and_then(|tls| credentials::server_tls(tls, report)),
-        frame_bytes: u32::try_from(raw.frame_bytes.or(Size(100 * MIB)).0).unwrap_or(u32::MAX),
-        max_connections: number(raw.max_connections.or(Count(10_000))),
-        idle_timeout: raw.idle_timeout.or(Interval(Duration::from_secs(600))).0,
+        frame_bytes: u32::try_from(raw.frame_bytes.or(Size(defaults::FRAME_BYTES)).0)
+            .unwrap_or(u32::MAX),
+        max_connections: number(raw.max_connections.or(Count(defaults::MAX_CONNECTIONS))),
+        idle_timeout: raw.idle_timeout.or(Interval(defaults::IDLE_TIMEOUT)).0,
     }
 }
 
@@ -150,16 +164,16 @@ fn node_ports(raw: RawNodePorts, host: String, bind: SocketAddr, report: &mut Re
     let mut room = usize::from(u16::MAX);
     for range in raw.node_ids.entries() {
         let range = range.0.0;
-        let count = usize::try_from(i64::from(*range.end()) - i64::from(*range.start()) + 1)
-            .unwrap_or(usize::MAX);
+        let count = i64::from(*range.end()).saturating_sub(i64::from(*range.start()));
+        let count = usize::try_from(count.saturating_add(1)).unwrap_or(usize::MAX);
         if let Some(twice) = node_ids.iter().find(|id| range.contains(id)) {
             report.note(IDS, format!("names broker {twice} twice"));
-        } else if count > room {
+        } else if let Some(left) = room.checked_sub(count) {
+            room = left;
+            node_ids.extend(range);
+        } else {
             report.note(IDS, "names more brokers than there are ports (65,535)");
             break;
-        } else {
-            room -= count;
-            node_ids.extend(range);
         }
     }
     Advertise::NodePorts {
@@ -237,7 +251,7 @@ fn rule(raw: RawRule, path: &str, report: &mut Report) -> Rule {
             "is an empty list: the rule would be for no topic",
         );
     }
-    let action = raw.action.or(Action::Reject);
+    let action = raw.action.or(defaults::ACTION);
     Rule {
         name: raw.name.value().map(|name| name.0).unwrap_or_default(),
         topics: raw
@@ -261,7 +275,7 @@ fn rule(raw: RawRule, path: &str, report: &mut Report) -> Rule {
             .map(|raw| governed::codecs(raw, &below(path, "codecs"), report)),
         action,
         offload: claim::offload(raw.offload, action, &below(path, "offload"), report),
-        error_code: raw.error_code.or(ErrorCode::Auto),
+        error_code: raw.error_code.or(defaults::ERROR_CODE),
         remedy: raw.remedy.value().map(|line| line.0),
     }
 }
@@ -347,7 +361,12 @@ fn family(raw: RawFamily, path: &str, report: &mut Report) -> Family {
         main: raw.main.or(TopicPattern::Exact(String::new())),
         retry: patterns(raw.retry),
         dead_letter: patterns(raw.dead_letter),
-        enforce: raw.alignment.or(Alignment { enforce: true }).enforce,
+        enforce: raw
+            .alignment
+            .or(Alignment {
+                enforce: defaults::ALIGNMENT_ENFORCE,
+            })
+            .enforce,
         writer_max_request_size: raw
             .writer_max_request_size
             .value()
@@ -375,10 +394,6 @@ fn entries<R: Default, T>(
 /// The port that a count of at most 65,535 is.
 fn port(count: Count<1, 65_535>) -> u16 {
     u16::try_from(count.0).unwrap_or(u16::MAX)
-}
-
-fn loopback(port: u16) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
 fn number<const LEAST: u64, const MOST: u64>(count: Count<LEAST, MOST>) -> usize {

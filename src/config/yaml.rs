@@ -146,7 +146,7 @@ impl<'a> YamlReader<'a> {
                 return Ok(ValueKind::Array(list));
             }
             let path = format!("{path}[{}]", list.len());
-            list.push(self.node(event, line, &path, depth + 1)?);
+            list.push(self.node(event, line, &path, depth.saturating_add(1))?);
         }
     }
 
@@ -166,7 +166,7 @@ impl<'a> YamlReader<'a> {
             };
             let path = below(path, &key);
             let (event, value_line) = self.next()?;
-            let value = self.node(event, value_line, &path, depth + 1)?;
+            let value = self.node(event, value_line, &path, depth.saturating_add(1))?;
             // A key's place is its own line, also where its value begins on the next.
             let place = format!("{}:{line}", self.file);
             if let Some(earlier) = section.get(&key) {

@@ -361,7 +361,7 @@ fn broker(question: &Question, ground: &Facts<'_>, record: &EstimatedRecord) -> 
     if let Some(limit) = limit {
         checks.extend(stored(topic, record, limit));
     }
-    let unpacked = topic.max_decompressed_message_bytes.as_ref();
+    let decompressed = topic.max_decompressed_message_bytes.as_ref();
     for (what, size, setting, note) in [
         (
             SEGMENT_BYTES,
@@ -372,7 +372,7 @@ fn broker(question: &Question, ground: &Facts<'_>, record: &EstimatedRecord) -> 
         (
             MAX_DECOMPRESSED_MESSAGE_BYTES,
             record.body_bytes,
-            unpacked.filter(|_| record.is_compressed),
+            decompressed.filter(|_| record.is_compressed),
             "one record uncompressed, in compressed batches only: code 87, no text",
         ),
     ] {
@@ -396,7 +396,8 @@ fn stored(topic: &TopicFacts, record: &EstimatedRecord, limit: u64) -> Option<Ch
         // What does not compress grows a little: of 1 MiB of noise gzip makes some 300 bytes more.
         let most = record
             .uncompressed_bytes
-            .saturating_add(record.uncompressed_bytes / 1000 + 64);
+            .saturating_add(record.uncompressed_bytes / 1000)
+            .saturating_add(64);
         let outcome = if most > limit {
             Outcome::MayRefuse
         } else {

@@ -1,4 +1,5 @@
-//! What each client library compares by itself before it sends, by its own arithmetic, and the words that it shows.
+//! Tells what each client library compares by itself before it sends, by its own arithmetic, and the words that it
+//! shows.
 //!
 //! Each was tried with the library at its limit and one byte above (`tests/explain_clients.rs`).
 
@@ -270,7 +271,11 @@ pub(super) fn around_the_batch(
     let is_flexible = version >= 9;
     let topic_bytes = topic.len() as u64;
     // Key, version, correlation id, client id.
-    let header = 2 + 2 + 4 + 2 + u64::from(is_flexible);
+    let header = if is_flexible {
+        2 + 2 + 4 + 2 + 1
+    } else {
+        2 + 2 + 4 + 2
+    };
     // Transactional id (null), acks, timeout, topics' count.
     let (before, name) = match version {
         13.. => (1 + 2 + 4 + 1, 16),
@@ -282,7 +287,7 @@ pub(super) fn around_the_batch(
     };
     // Partitions' count, index, the batch's length, tags of partition, topic and request.
     let after = if is_flexible {
-        1 + 4 + unsigned_varint_bytes(batch_bytes.saturating_add(1)) + 3
+        unsigned_varint_bytes(batch_bytes.saturating_add(1)).saturating_add(1 + 4 + 3)
     } else {
         4 + 4 + 4
     };

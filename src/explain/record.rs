@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::Question;
 use super::clients::around_the_batch;
-use crate::batch::{ESTIMATE_OVERHEAD_BYTES, varint_bytes};
+use crate::batch::{estimate, varint_bytes};
 use crate::vocabulary::Gate;
 
 /// A record batch's header.
@@ -96,7 +96,7 @@ impl EstimatedRecord {
             headers_bytes,
             headers,
             records,
-            estimate_bytes: ESTIMATE_OVERHEAD_BYTES.saturating_add(content),
+            estimate_bytes: estimate(content),
             record_bytes,
             body_bytes,
             uncompressed_bytes,

@@ -256,14 +256,11 @@ fn checks(explanation: &Explanation, text: &mut String) {
 
 fn remedy(explanation: &Explanation, text: &mut String) {
     text.push_str("\nWhat to look at, in this order:\n");
-    for (at, advice) in explanation.remedy.iter().enumerate() {
+    for (number, advice) in (1..).zip(&explanation.remedy) {
         let _ = writeln!(
             text,
-            "{}. {} [{}]: {}",
-            at + 1,
-            advice.step,
-            advice.state,
-            advice.text
+            "{number}. {} [{}]: {}",
+            advice.step, advice.state, advice.text
         );
         if let Some(command) = &advice.command {
             for line in command.lines() {

@@ -1,5 +1,5 @@
-//! What to do, always in the same order, the cheapest and likeliest first: whose words the client shows, the topic's
-//! limits, the broker's default, compression, and the topics that the record goes to next.
+//! Tells what to do, always in the same order, the cheapest and likeliest first: whose words the client shows, the
+//! topic's limits, the broker's default, compression, and the topics that the record goes to next.
 
 mod families;
 

@@ -1,10 +1,4 @@
 //! Families as users write and name them.
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
 use std::sync::Arc;
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::topics::small_batches_hurt;
 use super::{Comparison, Finding, FindingRule, MAX_MESSAGE_BYTES, Severity, TopicFacts, Value};
 use crate::config::{BatchLimit, Config, Limits, Rule, TopicPattern};
+use crate::count::Count as _;
 use crate::policy::{Limit, Policy, TopicPolicy};
 use crate::vocabulary::{Action, BATCHING_BYTES, Gate, LIMITS};
 
@@ -43,7 +44,7 @@ fn reached(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     let mut governed: BTreeMap<&str, usize> = BTreeMap::new();
     for topic in &comparison.facts.topics {
         if let Some(rule) = comparison.policy.rule_for(&topic.name) {
-            *governed.entry(&rule.name).or_default() += 1;
+            governed.entry(&rule.name).or_default().increment();
         }
     }
     let mut alone = Config {

@@ -284,7 +284,7 @@ fn uncompressed(
     member: &Member,
     found: &mut Vec<Finding>,
 ) {
-    let is_unpacked = comparison
+    let is_uncompressed = comparison
         .topic(&family.main)
         .is_some_and(|main| main.stored_codec() == Some(Codec::None));
     let (Some(main), Some(own)) = (
@@ -302,7 +302,7 @@ fn uncompressed(
             Gate::Uncompressed | Gate::Record | Gate::Estimate
         ) && limit.value <= room
     });
-    if is_unpacked || is_bounded {
+    if is_uncompressed || is_bounded {
         return;
     }
     found.push(Finding {

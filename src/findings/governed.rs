@@ -1,5 +1,5 @@
-//! What a cluster's facts say to the gate `config`: what is known of a topic's or broker's configs before a change, and
-//! what the change would make of the topic. Pure; a running proxy and `explain --set` ask the same.
+//! Prepares a cluster's facts for the gate `config`: what is known of a topic's or broker's configs before a change,
+//! and what the change would make of the topic. Pure; a running proxy and `explain --set` ask the same.
 
 use super::{
     BrokerFacts, ClusterFacts, Comparison, Finding, FindingRule, Setting, SettingSource, Severity,

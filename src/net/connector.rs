@@ -13,6 +13,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::deadline::{deadline_in, share};
 use super::own::Own;
 use super::read_ahead::ReadAhead;
 use super::reasons::{Side, explained, tls_reason};
@@ -84,7 +85,7 @@ impl Connector {
 
     /// As [`Connector::connect`], also where connections were found to come back: to see whether they still do.
     pub async fn connect_even_in_a_loop(&self, to: &HostPort) -> io::Result<Stream> {
-        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        let deadline = deadline_in(CONNECT_TIMEOUT);
         let tcp = connect_tcp(to, deadline, &self.own)
             .await
             .map_err(|error| with_context(to, "connect", error))?;
@@ -148,9 +149,8 @@ async fn connect_tcp(to: &HostPort, deadline: Instant, own: &Own) -> io::Result<
         .map_err(|_| timed_out())??
         .collect();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for (tried, address) in found.iter().enumerate() {
-        let untried = u32::try_from(found.len() - tried).unwrap_or(u32::MAX);
-        let share = deadline.saturating_duration_since(Instant::now()) / untried;
+    for (address, untried) in found.iter().zip((1..=found.len()).rev()) {
+        let share = share(deadline.saturating_duration_since(Instant::now()), untried);
         if let Some(key) = own.key_of_socket(*address) {
             last = is_own(key);
             continue;

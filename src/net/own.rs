@@ -1,4 +1,4 @@
-//! What is this proxy's own: the addresses it listens on and tells to clients, and its connections to brokers. A
+//! Knows this proxy's own addresses, which it listens on and tells to clients, and its connections to brokers. A
 //! configuration or a broker that leads back here would make connections without end.
 //!
 //! Invariant: an upstream connection is known here before its first byte is sent, until it is closed.
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::{HostPort, OwnAddresses};
+use crate::count::Count as _;
 
 /// This process's own connections, and the ways that lead back to it.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ impl Own {
     /// A connection to a broker, from this address of ours.
     pub fn opened(self: &Arc<Self>, from: SocketAddr, to: SocketAddr) -> Upstream {
         let ends = Ends::new(from, to);
-        *lock(&self.upstreams).entry(ends).or_default() += 1;
+        lock(&self.upstreams).entry(ends).or_default().increment();
         Upstream {
             own: Arc::clone(self),
             ends,

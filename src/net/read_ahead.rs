@@ -79,7 +79,7 @@ impl AsyncRead for ReadAhead {
             return Poll::Ready(Ok(()));
         };
         let here = ahead.left.len().min(buf.remaining());
-        let taken = ahead.left.start..ahead.left.start + here;
+        let taken = ahead.left.start..ahead.left.start.saturating_add(here);
         buf.put_slice(ahead.buffer.get(taken.clone()).unwrap_or_default());
         ahead.left.start = taken.end;
         if ahead.left.is_empty()

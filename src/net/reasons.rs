@@ -1,4 +1,4 @@
-//! Why there is no TLS session, told to a person: which side is at fault, what is wrong, and which key to look at.
+//! Explains to a person why there is no TLS session: which side is at fault, what is wrong, and which key to look at.
 //!
 //! Invariant: rustls' own words stand at the end of every reason, in brackets, so that nothing is lost.
 

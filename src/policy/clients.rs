@@ -2,7 +2,7 @@
 
 use regex::RegexSet;
 
-use crate::config::{Clients, NamePattern, Rule};
+use crate::config::{Clients, NamePattern, Redeem, Rule};
 
 /// What is known of a client.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,16 +19,20 @@ pub struct Client<'a> {
 ///
 /// The default is a client of which nothing is known: only rules without `clients` are for it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ClientRules(
+pub struct ClientRules {
     /// By number of the rule; one that is missing is not for it.
-    Vec<bool>,
-);
+    speaks: Vec<bool>,
+    /// By number of the rule: it gives the client originals, where it gives them to some only.
+    redeems: Vec<bool>,
+}
 
 /// The `clients` of all rules, compiled.
 #[derive(Debug, Clone)]
 pub(super) struct ClientMatchers {
     /// By number of the rule; `None`: for everybody.
     rules: Vec<Option<Matcher>>,
+    /// By number of the rule, whom it gives originals; `None`: everybody, or nobody.
+    redeem: Vec<Option<Matcher>>,
     /// Some rule is not for everybody: asked for every request.
     is_any: bool,
 }
@@ -45,10 +49,19 @@ impl ClientMatchers {
         let compiled = rules
             .iter()
             .map(|rule| rule.clients.as_ref().map(Matcher::compile).transpose());
+        let of_redeem = |rule: &Rule| match rule.offload.as_ref().map(|offload| &offload.redeem) {
+            Some(Redeem::Clients(clients)) => Matcher::compile(clients).map(Some),
+            _ => Ok(None),
+        };
+        let redeem = rules
+            .iter()
+            .map(of_redeem)
+            .collect::<Result<Vec<_>, String>>()?;
         let rules = compiled.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            is_any: rules.iter().any(Option::is_some),
+            is_any: rules.iter().chain(&redeem).any(Option::is_some),
             rules,
+            redeem,
         })
     }
 
@@ -63,13 +76,22 @@ impl ClientMatchers {
                 .as_ref()
                 .is_some_and(|matcher| matcher.matches(client))
         };
-        ClientRules(self.rules.iter().map(is_for).collect())
+        ClientRules {
+            speaks: self.rules.iter().map(is_for).collect(),
+            redeems: self.redeem.iter().map(is_for).collect(),
+        }
+    }
+
+    /// A rule that gives originals to some clients gives them to this one.
+    pub(super) fn redeems(&self, rule: usize, client: &ClientRules) -> bool {
+        let is_for_some = self.redeem.get(rule).is_some_and(Option::is_some);
+        is_for_some && client.redeems.get(rule).copied().unwrap_or(false)
     }
 
     /// Whether a rule may speak for a client at all.
     pub(super) fn allows(&self, rule: usize, client: &ClientRules) -> bool {
         let is_for_everybody = self.rules.get(rule).is_some_and(Option::is_none);
-        is_for_everybody || client.0.get(rule).copied().unwrap_or(false)
+        is_for_everybody || client.speaks.get(rule).copied().unwrap_or(false)
     }
 }
 
@@ -101,7 +123,6 @@ impl Matcher {
 }
 
 #[cfg(test)]
-#[allow(clippy::expect_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::config::{self, Overrides};

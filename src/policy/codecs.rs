@@ -254,7 +254,6 @@ pub fn setting_for(software: &str, codec: Codec) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::expect_used, reason = "tests")]
 mod tests {
     use super::*;
 

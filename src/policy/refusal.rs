@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::{BatchFacts, LIMITS, Library, Limit, MemberLimit, RecordAt, Size, Violation};
+use crate::batch::BATCH_HEADER_BYTES;
+use crate::text::first_bytes;
 use crate::text::grouped;
 use crate::vocabulary::{Codec, Gate, Source};
 
@@ -13,8 +15,6 @@ pub const LONGEST_TEXT: usize = 1024;
 
 /// A topic's name in a text: as long as Kafka allows. What a client sends as one may be longer.
 pub(super) const LONGEST_TOPIC: usize = 249;
-/// The header of a record batch.
-const BATCH_HEADER_BYTES: u64 = 61;
 /// A rule's or family member's name in a text.
 pub(super) const LONGEST_NAME: usize = 100;
 
@@ -110,11 +110,7 @@ impl Refusal {
 /// Cuts at a character's end and says so.
 pub(super) fn shortened(mut text: String, room: usize) -> String {
     if text.len() > room {
-        let mut end = room.saturating_sub("…".len());
-        while !text.is_char_boundary(end) {
-            end = end.saturating_sub(1);
-        }
-        text.truncate(end);
+        text.truncate(first_bytes(&text, room.saturating_sub("…".len())).len());
         text.push('…');
     }
     text
@@ -207,8 +203,12 @@ enum Blamed {
 
 fn blamed(facts: &BatchFacts, limit: &Limit) -> Blamed {
     // Alone, it would travel in a batch of its own.
-    let is_too_large =
-        |record: &RecordAt| record.record_bytes.saturating_add(BATCH_HEADER_BYTES) > limit.value;
+    let is_too_large = |record: &RecordAt| {
+        record
+            .record_bytes
+            .saturating_add(BATCH_HEADER_BYTES as u64)
+            > limit.value
+    };
     match (facts.largest, facts.seen.filter(is_too_large)) {
         (Some(largest), _) if facts.records <= 1 || is_too_large(&largest) => {
             Blamed::Record(largest)

@@ -13,7 +13,7 @@ use super::{BatchFacts, Limit, Size, Violation};
 use crate::claim::{Keys, Layout};
 use crate::config::{
     self, BatchLimit, ClaimCheck, Config, Decode, InsideLimit, Limits, Mode, Redeem, Rule,
-    StoreFailure, TopicPattern,
+    StoreFailure, TopicPattern, Unredeemed,
 };
 use crate::families::Families;
 use crate::inspect::{DeepLimits, Over};
@@ -58,6 +58,14 @@ pub struct ClaimRules {
     pub renew_after: Duration,
     /// How long an object is kept at least.
     retention: Duration,
+    /// How long a missing object may still turn up.
+    pub grace: Duration,
+    /// What becomes of a ticket whose object is missing.
+    pub on_missing: Unredeemed,
+    /// What becomes of a ticket whose object is another.
+    pub on_corrupt: Unredeemed,
+    /// The fallback topic's name as configured.
+    fallback_topic: String,
     /// What stands before and behind a topic's name in that of its fallback topic.
     fallback: (String, String),
 }
@@ -72,8 +80,17 @@ impl ClaimRules {
             layout: claim.layout,
             renew_after: RENEW_AFTER.min(claim.retention.checked_div(2).unwrap_or_default()),
             retention: claim.retention,
+            grace: claim.grace,
+            on_missing: claim.fallback.on_missing,
+            on_corrupt: claim.fallback.on_corrupt,
+            fallback_topic: fallback.to_owned(),
             fallback: (before.to_owned(), behind.to_owned()),
         })
+    }
+
+    /// Where a topic's record goes whose ticket cannot be redeemed.
+    pub fn fallback_topic(&self, topic: &str) -> String {
+        self.fallback_topic.replace("{topic}", topic)
     }
 
     /// Kafka's own topics and those for lost tickets: nobody there knows what to do with a ticket, or it is one already.
@@ -108,6 +125,8 @@ pub struct TopicPolicy {
     /// There if, and only if, values are offloaded, or would be: the rule's action is [`Action::Offload`], and the topic is
     /// none that is left alone. Where [`TopicPolicy::action`] is to observe, nothing is offloaded.
     pub offload: Option<Offloading>,
+    /// There if its tickets are redeemed for the client. Not a matter of the mode: tickets that are there stay.
+    pub redeem: Option<Arc<ClaimRules>>,
     /// The Kafka error code of refusals.
     pub error_code: ErrorCode,
     /// The rule's remedy.
@@ -391,6 +410,7 @@ impl Policy {
         TopicPolicy {
             action,
             offload: self.offloading(topic, rule),
+            redeem: self.redeeming(topic, client),
             error_code: rule.map_or(ErrorCode::Auto, |rule| rule.error_code),
             remedy: rule.and_then(|rule| rule.remedy.as_deref()).map(Arc::from),
             inherits: !matches!(in_force.batch_bytes, Some(BatchLimit::None)),
@@ -456,6 +476,34 @@ impl Policy {
             rule: rule.name.as_str().into(),
             claims: Arc::clone(claims),
         })
+    }
+
+    /// Tickets of some topics are redeemed for somebody: what is fetched must be looked at.
+    pub fn redeems(&self) -> bool {
+        let is_redeemed = |rule: &Rule| {
+            let offload = rule.offload.as_ref();
+            offload.is_some_and(|offload| offload.redeem != Redeem::Nobody)
+        };
+        self.claims.is_some() && self.rules.iter().any(is_redeemed)
+    }
+
+    /// The first rule that offloads this topic's values says who gets originals, whichever producers it is for.
+    fn redeeming(&self, topic: &str, client: &ClientRules) -> Option<Arc<ClaimRules>> {
+        let claims = self
+            .claims
+            .as_ref()
+            .filter(|claims| !claims.leaves(topic))?;
+        let offloads = |index: &usize| {
+            let rule = self.rules.get(*index);
+            rule.is_some_and(|rule| rule.offload.is_some())
+        };
+        let index = self.matching(topic).into_iter().filter(offloads).min()?;
+        let is_for_client = match self.rules.get(index)?.offload.as_ref()?.redeem {
+            Redeem::All => true,
+            Redeem::Nobody => false,
+            Redeem::Clients(_) => self.clients.redeems(index, client),
+        };
+        is_for_client.then(|| Arc::clone(claims))
     }
 }
 

@@ -198,9 +198,9 @@ impl Visits {
         // A smaller batch is first: of a large one behind it only what was handed on tells.
         let is_unread = batch.behind.is_some() && !place.is_past && !place.is_left;
         let is_rebalanced = pass.is_rebalanced && !place.is_left;
-        let is_anew = is_lapsed || is_reread;
-        let counts = !is_anew && !is_rebalanced && !is_unread && !pass.is_counted;
-        if is_anew {
+        let is_from_start = is_lapsed || is_reread;
+        let counts = !is_from_start && !is_rebalanced && !is_unread && !pass.is_counted;
+        if is_from_start {
             place.times = 1;
         } else if counts {
             place.times = place.times.saturating_add(1);

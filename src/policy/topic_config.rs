@@ -468,7 +468,6 @@ fn default_remedy(change: &Change, breach: &Breach) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 mod tests {
     use super::*;
     use GovernedKey::{CompressionType, MaxMessageBytes, SegmentBytes};

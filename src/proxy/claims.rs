@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::fallback::Fallbacks;
 use crate::claim::{Handle, Namespace, Service};
 use crate::cluster::Cluster;
 use crate::config::ClaimCheck;
@@ -15,6 +16,10 @@ use crate::telemetry::Metrics;
 
 /// The lane's share of the budget's size.
 const LANE: usize = 2;
+/// The same, for originals on their way to consumers.
+const VALUES: usize = 2;
+/// Fallback records that wait to be written: tickets, a kilobyte each.
+const FALLBACK_BYTES: u32 = 16 * 1024 * 1024;
 /// What the lane is counted in.
 const UNIT_BYTES: usize = 1024;
 
@@ -27,6 +32,7 @@ pub struct Claims {
     namespace: OnceLock<Arc<Namespace>>,
     lane: Arc<Semaphore>,
     lane_units: u32,
+    fallbacks: Fallbacks,
 }
 
 /// Why there is no store.
@@ -43,12 +49,16 @@ impl Claims {
         config: &ClaimCheck,
         budget_bytes: usize,
         metrics: &Metrics,
+        cluster: &Cluster,
     ) -> Result<Self, NoStore> {
         let store = config.open_store().map_err(|error| NoStore(error.0))?;
-        let service = Service::start(store, Arc::clone(metrics.claims()))
+        let values_bytes = budget_bytes / VALUES;
+        let service = Service::start(store, Arc::clone(metrics.claims()), values_bytes)
             .map_err(|error| NoStore(error.to_string()))?;
         let lane_units = u32::try_from(budget_bytes / LANE / UNIT_BYTES).unwrap_or(u32::MAX / 8);
         let lane_units = lane_units.clamp(1, u32::MAX / 8);
+        let service_handle = service.handle();
+        let writer = Arc::new(cluster.producer(FALLBACK_BYTES));
         Ok(Self {
             handle: service.handle(),
             service: Mutex::new(Some(service)),
@@ -56,7 +66,13 @@ impl Claims {
             namespace: OnceLock::new(),
             lane: Arc::new(Semaphore::new(lane_units as usize)),
             lane_units,
+            fallbacks: Fallbacks::new(writer, service_handle),
         })
+    }
+
+    /// Where records go whose tickets cannot be redeemed.
+    pub const fn fallbacks(&self) -> &Fallbacks {
+        &self.fallbacks
     }
 
     /// Who uploads.

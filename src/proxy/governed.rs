@@ -7,7 +7,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::report::printable;
 use super::{ClientInfo, Shared};
 use crate::cluster::Wanted;
 use crate::config::{Rule, TopicConfig};
@@ -17,6 +16,7 @@ use crate::policy::lifetime::{self, Life, LifeKey, Overrides};
 use crate::policy::topic_config::{self, Breach, Known, Op};
 use crate::policy::{Blame, Change, ClientRules, GovernedKey, Manner, Policy, Refusal};
 use crate::telemetry;
+use crate::text::printable;
 use crate::vocabulary::Action;
 use crate::wire::config_requests::{
     Key, Kind, Layout, Operation, RESOURCE_BROKER, RESOURCE_TOPIC, Resource,
@@ -508,7 +508,7 @@ impl<'a> Case<'a> {
                 if told <= MOST_TOLD {
                     let error_code = if is_observed { 0 } else { POLICY_VIOLATION };
                     self.shared
-                        .report(&found.refusal, error_code, false, client);
+                        .report(&found.refusal, error_code, false, None, client);
                 }
             }
             if is_observed {

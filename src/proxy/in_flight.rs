@@ -10,6 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::claim_fetches::FetchAsked;
 use super::verdict::{Refused, Sent};
 use crate::wire::config_response::RefusedResource;
 use crate::wire::sasl::Mechanism;
@@ -48,6 +49,8 @@ pub enum Response {
     Token,
     /// By the broker; refusals are merged into its response.
     Produce(Produced),
+    /// By the broker; tickets in its response are redeemed.
+    Fetch(Box<FetchAsked>),
     /// By the broker; refusals are put into its response.
     Configs(Vec<RefusedResource>),
     /// By the broker; if it says yes, the client is who it claims to be.
@@ -154,6 +157,7 @@ impl InFlight {
             Response::Made(bytes) => self.made_bytes += bytes.len(),
             Response::Produce(produced) => self.remembered_bytes += produced.remembered_bytes(),
             Response::Configs(refused) => self.remembered_bytes += remembered_bytes(refused),
+            Response::Fetch(asked) => self.remembered_bytes += asked.remembered_bytes(),
             Response::Forwarded | Response::Token | Response::Authenticate(_) => {}
         }
         self.expected.push_back(expected);
@@ -201,6 +205,7 @@ impl InFlight {
                 self.remembered_bytes -= produced.remembered_bytes();
             }
             Some(Response::Configs(refused)) => self.remembered_bytes -= remembered_bytes(refused),
+            Some(Response::Fetch(asked)) => self.remembered_bytes -= asked.remembered_bytes(),
             _ => {}
         }
         self.shrink();

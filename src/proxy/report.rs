@@ -16,6 +16,7 @@ use crate::telemetry::{
     BrokerRefusal, FetchSetting, Lingering, OVERSIZED_NOTE, OversizedFetch, Peer, RefusalRecord,
     Stuck, stuck_note,
 };
+use crate::text::printable;
 use crate::vocabulary::{Action, Codec, Gate, Source};
 use crate::wire::api_versions::ClientSoftware;
 use crate::wire::fetch::PartitionRequest;
@@ -83,18 +84,37 @@ impl Shared {
         refusal: &Refusal,
         error_code: i16,
         is_loop: bool,
+        record_key: Option<String>,
         client: &ClientInfo,
     ) {
-        let record = Arc::new(record(refusal, error_code, is_loop, client));
+        let record = RefusalRecord {
+            record_key,
+            ..record(refusal, error_code, is_loop, client)
+        };
         self.refusal_log.log_refusal(&record);
-        self.refusals.record(record);
+        self.keep(record);
     }
 
     /// Likewise what a batch that is only observed is over beside another gate.
-    pub(super) fn report_beside(&self, refusal: &Refusal, client: &ClientInfo) {
-        let record = Arc::new(record(refusal, 0, false, client));
+    pub(super) fn report_beside(
+        &self,
+        refusal: &Refusal,
+        record_key: Option<String>,
+        client: &ClientInfo,
+    ) {
+        let record = RefusalRecord {
+            record_key,
+            ..record(refusal, 0, false, client)
+        };
         self.refusal_log.log_beside(&record);
-        self.refusals.record(record);
+        self.keep(record);
+    }
+
+    fn keep(&self, record: RefusalRecord) {
+        if let Some(topic) = &self.refusal_topic {
+            topic.tell(&record);
+        }
+        self.refusals.record(Arc::new(record));
     }
 }
 
@@ -134,6 +154,7 @@ fn record(refusal: &Refusal, error_code: i16, is_loop: bool, client: &ClientInfo
         codec: facts.and_then(|facts| facts.codec),
         records: facts.map(|facts| facts.records.max(0).unsigned_abs()),
         record: refusal.violation.record.map(|record| record.index + 1),
+        record_key: None,
     }
 }
 
@@ -147,7 +168,7 @@ impl Shared {
         client: &ClientInfo,
     ) {
         let limit = sent.topic.own();
-        self.refusals.record_broker(BrokerRefusal {
+        let refusal = BrokerRefusal {
             id: self.next_refusal_id(),
             at: SystemTime::now(),
             text: said.cloned().unwrap_or_default(),
@@ -166,7 +187,11 @@ impl Shared {
             batch_bytes: sent.wire_bytes,
             codec: sent.codec,
             records: sent.records.max(0).unsigned_abs(),
-        });
+        };
+        if let Some(topic) = &self.refusal_topic {
+            topic.tell_broker(&refusal);
+        }
+        self.refusals.record_broker(refusal);
     }
 }
 
@@ -309,37 +334,5 @@ impl ClientInfo {
     pub(super) fn learn_principal(&mut self, principal: Arc<str>) {
         self.principal = Some(principal);
         self.revision += 1;
-    }
-}
-
-/// For logs and the page: at most 256 characters, none of them a control character, none that turns the direction of
-/// what is read (U+202E and its like).
-pub(super) fn printable(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .chars()
-        .take(256)
-        .map(|c| if is_unseen(c) { '\u{fffd}' } else { c })
-        .collect()
-}
-
-fn is_unseen(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-        )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_turns_or_hides_text_is_replaced() {
-        assert_eq!(
-            printable("a\u{202e}b\u{2066}c\nd\u{200b}é".as_bytes()),
-            "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}é"
-        );
-        assert_eq!(printable("заказы-注文".as_bytes()), "заказы-注文");
     }
 }

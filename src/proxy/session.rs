@@ -6,6 +6,7 @@
 
 mod buffers;
 mod explain;
+mod gather;
 mod metadata_tap;
 mod offload;
 mod requests;
@@ -20,28 +21,26 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use tokio::io::AsyncWrite;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use self::requests::{Pending, Requests};
+pub(super) use self::gather::confirm;
+pub(super) use self::offload::{plan_one, rebuilt};
+use self::requests::Requests;
 use self::responses::Responses;
 use self::sasl::Exchange;
 use super::advertised::Route;
-use super::budget::{Account, Lease};
+use super::budget::Account;
+use super::claim_fetches::ClaimFetches;
 use super::fetches::Fetches;
 use super::in_flight::InFlight;
-use super::verdict::{
-    CURRENT, Confirmed, Inspected, Judge, LongDecode, Question, ToConfirm, inspect_long,
-};
+use super::verdict::Judge;
 use super::write_queue::WriteQueue;
 use super::{ClientInfo, Shared};
-use crate::cluster::{Lookup, TopicName};
 use crate::config::HostPort;
 use crate::net::Stream;
-use crate::policy::Learned;
 use crate::wire::Malformed;
 
 /// Bytes that wait for a client before its requests are no longer read.
@@ -66,8 +65,6 @@ const LINGER: Duration = Duration::from_secs(10);
 const CLIENT_LINGER: Duration = Duration::from_secs(2);
 /// How long a broker is given to accept a connection, over all addresses tried.
 const CONNECT: Duration = Duration::from_secs(15);
-/// How long the control plane is waited for before a verdict: one question, and a little of another.
-const ASK: Duration = Duration::from_secs(8);
 
 /// Why a session ended.
 #[derive(Debug)]
@@ -180,6 +177,8 @@ pub struct Session {
     judge: Judge,
     /// None while the client consumes nothing.
     fetches: Option<Box<Fetches>>,
+    /// None while no tickets are redeemed.
+    claim_fetches: Option<Box<ClaimFetches>>,
     exchange: Exchange,
     to_upstream: WriteQueue,
     to_client: WriteQueue,
@@ -220,6 +219,7 @@ impl Session {
             in_flight: InFlight::default(),
             judge: Judge::new(Arc::clone(&shared), route.node_id()),
             fetches: None,
+            claim_fetches: None,
             exchange: Exchange::default(),
             to_upstream: WriteQueue::default(),
             to_client: WriteQueue::default(),
@@ -281,11 +281,13 @@ impl Session {
             topics.forget();
         }
         let fetches = self.fetches.as_ref();
+        let claims = self.claim_fetches.as_ref();
         let bytes = topics.remembered_bytes()
             + self.in_flight.remembered_bytes()
             + self.responses.held_bytes()
             + self.requests.remembered_bytes()
             + fetches.map_or(0, |fetches| fetches.remembered_bytes())
+            + claims.map_or(0, |claims| claims.remembered_bytes())
             + self.to_client.uncovered_bytes();
         self.remembered.cover(budget, bytes);
     }
@@ -295,7 +297,7 @@ impl Session {
     fn under_way(&self) -> UnderWay {
         let is_broker_due =
             !self.in_flight.is_empty() || self.responses.is_busy() || !self.to_upstream.is_empty();
-        if self.requests.is_waiting() {
+        if self.requests.is_waiting() || self.responses.is_redeeming() {
             UnderWay::Ours
         } else if !self.to_client.is_empty() {
             UnderWay::Clients
@@ -412,6 +414,7 @@ impl Session {
         self.responses = Responses::default();
         self.in_flight = InFlight::default();
         self.fetches = None;
+        self.claim_fetches = None;
         self.judge.topics.forget();
         self.account();
         let Session {
@@ -450,123 +453,11 @@ impl Session {
     pub(super) fn node_id(&self) -> Option<i32> {
         self.route.node_id()
     }
-
-    /// Finds out what the verdict on a request needs, in the background of this session only.
-    fn ask(&self, question: Question, mut pending: Pending) -> Gathering {
-        let shared = Arc::clone(&self.shared);
-        let node_id = self.node_id();
-        Box::pin(async move {
-            let asked = &mut pending.asked;
-            match question {
-                Question::Ids(ids) => {
-                    asked.ids = true;
-                    let lookups = ids
-                        .into_iter()
-                        .map(|id| shared.cluster.find_topic_at(TopicName::Id(id), node_id));
-                    let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
-                }
-                Question::Names(names) => {
-                    asked.names = true;
-                    let lookups = names.iter().map(|name| first_look(&shared, name, node_id));
-                    let _ = tokio::time::timeout(ASK, join_all(lookups)).await;
-                }
-                Question::Topics(to_confirm) => {
-                    asked.limits = true;
-                    let confirming = join_all(
-                        to_confirm
-                            .iter()
-                            .map(|topic_to_confirm| confirm(&shared, topic_to_confirm, node_id)),
-                    );
-                    let confirmed = tokio::time::timeout(ASK, confirming)
-                        .await
-                        .unwrap_or_else(|_| vec![Confirmed::Unseen; to_confirm.len()]);
-                    for (topic_to_confirm, confirmed) in to_confirm.into_iter().zip(confirmed) {
-                        asked.confirm(topic_to_confirm.topic, confirmed);
-                    }
-                }
-                Question::Plan(to_offload) => {
-                    offload::plan(&shared, &mut pending, to_offload).await;
-                }
-                Question::Upload(entries) => {
-                    offload::upload(&shared, &mut pending, entries).await;
-                }
-                Question::FrameLimit => {
-                    asked.frame = true;
-                    asked.frame_limit = shared.cluster.read_frame_limit(node_id).await;
-                }
-                Question::Decode(decodes) => {
-                    let (frame, lease) =
-                        (pending.frame.clone(), std::mem::take(&mut pending.lease));
-                    let (inspected, lease) = decode(&shared, frame, decodes, lease).await;
-                    pending.asked.inspect(inspected);
-                    pending.lease = lease;
-                }
-            }
-            pending
-        })
-    }
 }
 
 /// Reads to the end, whatever it is.
 async fn discard(stream: &mut Stream) {
     let _ = tokio::io::copy(stream, &mut tokio::io::sink()).await;
-}
-
-/// What is asked before a verdict: owns the request meanwhile, and gives it back with what was found.
-type Gathering = Pin<Box<dyn Future<Output = Pending> + Send>>;
-
-/// Decodes away from this thread, when it is its turn. Nobody can stop a decode that has begun: so it owns its turn and
-/// its frame's memory, and gives them back at its end, even if its session is gone by then.
-async fn decode(
-    shared: &Shared,
-    frame: Bytes,
-    decodes: Vec<LongDecode>,
-    lease: Lease,
-) -> (Inspected, Lease) {
-    let Ok(turn) = Arc::clone(&shared.decoding).acquire_owned().await else {
-        return (Inspected::new(), lease);
-    };
-    let decoding = tokio::task::spawn_blocking(move || {
-        let inspected = inspect_long(&frame, &decodes);
-        drop((frame, turn));
-        (inspected, lease)
-    });
-    decoding.await.unwrap_or_default()
-}
-
-/// Finds a topic, and reads its limits if they, or what topics inherit from this broker, were never read.
-async fn first_look(shared: &Shared, name: &str, node_id: Option<i32>) {
-    let found = shared.cluster.find_topic_at(TopicName::Name(name), node_id);
-    let Lookup::Found(topic) = found.await else {
-        return;
-    };
-    let node = node_id.and_then(|id| shared.cluster.node(id));
-    if topic.limits_age().is_none() || node.is_some_and(|node| !node.is_read()) {
-        // Without it, what was read from another broker is the best there is.
-        let _ = shared.cluster.read_limits(&topic, node_id, CURRENT).await;
-    }
-}
-
-/// Makes sure of a topic and of its limits as `node_id` applies them now. Where its partition is in doubt the broker
-/// itself is asked: another one may be behind it.
-async fn confirm(shared: &Shared, topic_to_confirm: &ToConfirm, node_id: Option<i32>) -> Confirmed {
-    let cluster = &shared.cluster;
-    let name = TopicName::Name(&topic_to_confirm.topic);
-    let found = if topic_to_confirm.is_place_in_doubt {
-        let named = topic_to_confirm.id.map_or(name, TopicName::Id);
-        cluster.look_again(named, node_id, CURRENT).await
-    } else {
-        cluster.find_topic_at(name, node_id).await
-    };
-    let topic = match found {
-        Lookup::Found(topic) => topic,
-        Lookup::Absent => return Confirmed::Absent,
-        Lookup::Hidden | Lookup::Unreachable => return Confirmed::Unseen,
-    };
-    match cluster.read_limits(&topic, node_id, CURRENT).await {
-        Ok(limits) => Confirmed::Here(limits.batch_limit().map(Learned::own)),
-        Err(_) => Confirmed::Here(None),
-    }
 }
 
 /// Connects where the client wants to go.

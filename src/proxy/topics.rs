@@ -161,6 +161,8 @@ pub struct TopicCache {
     client: ClientRules,
     /// [`ClientInfo::revision`] that they were found for.
     client_revision: Option<u64>,
+    /// Goes up whenever other rules are for the client.
+    generation: u64,
     // Most sessions have a handful of topics: a tree finds one with fewer steps than it takes to hash its name.
     by_name: BTreeMap<Box<[u8]>, Arc<TopicHandle>>,
     by_id: BTreeMap<[u8; 16], Arc<TopicHandle>>,
@@ -189,6 +191,7 @@ impl TopicCache {
         {
             *self = Self {
                 policy: Some(Arc::clone(policy)),
+                generation: self.generation.wrapping_add(1),
                 ..Self::new(self.node_id)
             };
         }
@@ -196,10 +199,21 @@ impl TopicCache {
             let rules = client.rules(policy);
             if self.client != rules {
                 self.forget();
+                self.generation = self.generation.wrapping_add(1);
             }
             self.client = rules;
             self.client_revision = Some(client.revision);
         }
+    }
+
+    /// The same for as long as the same rules are for the client.
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The rules in force and which of them are for the client, for whoever outlives this.
+    pub fn rules(&self) -> Option<(Arc<Policy>, ClientRules)> {
+        Some((Arc::clone(self.policy.as_ref()?), self.client.clone()))
     }
 
     /// About the memory that its handles take.

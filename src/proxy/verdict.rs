@@ -1,8 +1,8 @@
 //! The verdict on one Produce request: what is forwarded, what is refused, what must be asked first.
 //!
 //! Judging has two halves. [`Judge::evaluate`] only looks; if it needs to know more (a topic id, whether a learned
-//! limit still holds, what a long decode finds), the session asks and evaluates again. [`Judge::commit`] then counts,
-//! logs and writes refusals, once. Only what the broker itself would judge by size is judged here: a batch that is
+//! limit still holds, what a long decode finds) or work is to be done first, that is a [`Step`]: the session takes it and
+//! evaluates again. [`Judge::commit`] then counts, logs and writes refusals, once. Only what the broker itself would judge by size is judged here: a batch that is
 //! wrong in a way the broker checks earlier is forwarded, and the broker answers it.
 
 mod codec;
@@ -10,29 +10,32 @@ mod commit;
 mod confirm;
 mod evaluate;
 mod frame;
+mod gathered;
 mod measure;
 mod offload;
+mod outcome;
+mod trial;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use uuid::Uuid;
 
 pub use self::confirm::ToConfirm;
 use self::evaluate::Evaluation;
 pub use self::evaluate::{Inspected, LongDecode, inspect_long};
-use self::offload::Undone;
+pub use self::gathered::{Confirmed, Gathered, Question, Step, Work};
 pub use self::offload::{Offload, Ready, Stage, ToOffload};
+use self::outcome::{Evaluated, Measured, Outcome};
+pub use self::trial::{Fate, Trial, Tried};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
-use crate::batch::BatchHeader;
 use crate::error_code::{UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION};
-use crate::inspect::{NearGates, Proof, Sizes};
-use crate::policy::{BatchFacts, Learned, LingerWatch, LoopDetector, Policy, Size, Violation};
-use crate::vocabulary::{Action, Codec};
+use crate::inspect::Sizes;
+use crate::policy::{LingerWatch, LoopDetector, Policy, Size};
+use crate::vocabulary::Codec;
 use crate::wire::produce::{Layout, TopicKey};
 use crate::wire::produce_response::{PartitionResult, TopicResult};
 use crate::wire::{Malformed, Reason};
@@ -104,171 +107,27 @@ impl Refused {
     }
 }
 
-/// What has been asked for this request already: nothing is asked twice. (One is made for every request: trees cost
-/// nothing while they are empty, hash tables draw their seeds.)
-#[derive(Debug, Default)]
-pub struct Gathered {
-    /// Unknown topic ids were looked up.
-    pub ids: bool,
-    /// Unknown topic names were looked up.
-    pub names: bool,
-    /// Topics and learned limits were confirmed.
-    pub limits: bool,
-    /// Topics that could not be confirmed: the cluster did not answer, or does not let us see them.
-    unseen: BTreeSet<Arc<str>>,
-    /// Topics that the broker says it does not have.
-    absent: BTreeSet<Arc<str>>,
-    /// The limits that this session's broker applies to the topics that were asked for, as read just now.
-    confirmed: BTreeMap<Arc<str>, Learned>,
-    /// The broker's limit of a whole request was read.
-    pub frame: bool,
-    /// What it is, where it may be read.
-    pub frame_limit: Option<u64>,
-    /// How often long decodes were done, and what they found.
-    decodes: u8,
-    inspected: Inspected,
-    /// What is offloaded, once that is decided.
-    pub offload: Option<Box<Offload>>,
-}
-
-/// What a session's broker says of a topic when asked.
-#[derive(Debug, Clone, Copy)]
-pub enum Confirmed {
-    /// Nothing: it did not answer, or does not let us see the topic.
-    Unseen,
-    /// There is no such topic.
-    Absent,
-    /// There is one; `None` where its limit cannot be read.
-    Here(Option<Learned>),
-}
-
-impl Gathered {
-    /// What was asked of a topic.
-    pub fn confirm(&mut self, topic: Arc<str>, confirmed: Confirmed) {
-        match confirmed {
-            Confirmed::Unseen => drop(self.unseen.insert(topic)),
-            Confirmed::Absent => drop(self.absent.insert(topic)),
-            Confirmed::Here(Some(limit)) => drop(self.confirmed.insert(topic, limit)),
-            Confirmed::Here(None) => {}
-        }
-    }
-
-    /// What long decodes found; there may be more of them when a learned limit no longer counts.
-    pub fn inspect(&mut self, inspected: Inspected) {
-        self.decodes = self.decodes.saturating_add(1);
-        self.inspected.extend(inspected);
-        self.inspected.sort_by_key(|(entry, _)| *entry);
-    }
-
-    /// The learned limit to judge by: what was read for this request, else what was read last.
-    fn learned(&self, topic: &TopicHandle) -> Option<Learned> {
-        if !self.limits {
-            return topic.learned();
-        }
-        let confirmed = |name: &str| self.confirmed.get(name).copied();
-        let policy = &topic.policy;
-        policy.tightest(confirmed(&topic.name), |at| {
-            let member = policy.members.get(at)?;
-            confirmed(&member.topic).map(|learned| learned.value)
-        })
-    }
-}
-
-/// What must be known before the verdict.
-#[derive(Debug)]
-pub enum Question {
-    /// The names of these topic ids.
-    Ids(Vec<Uuid>),
-    /// Topics that nobody has heard of yet, by name.
-    Names(Vec<Arc<str>>),
-    /// Whether these topics and their partitions exist, and their limits as they are now.
-    Topics(Vec<ToConfirm>),
-    /// What is inside these batches.
-    Decode(Vec<LongDecode>),
-    /// What tickets would make of these batches.
-    Plan(Vec<ToOffload>),
-    /// Whether the values of these partition entries are in the store.
-    Upload(Vec<usize>),
-    /// How large a request this session's broker takes.
-    FrameLimit,
-}
-
 /// A verdict.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// Entries to forward, as [`Layout::splice`] takes them; `None`: the whole frame as it came.
-    pub kept: Option<Vec<(usize, Vec<usize>)>>,
+    /// What goes on to the broker.
+    pub forward: Forward,
     /// What is forwarded and was measured.
     pub sent: SmallVec<[Sent; 1]>,
     /// What is refused.
     pub refused: Vec<Refused>,
 }
 
-/// One partition and what was found of it.
-#[derive(Debug)]
-struct Evaluated {
-    /// Entry in [`Layout::topics`].
-    topic_entry: usize,
-    /// Entry in [`Layout::partitions`].
-    partition_entry: usize,
-    outcome: Outcome,
-}
-
-#[derive(Debug)]
-enum Outcome {
-    /// The broker judges it.
-    Pass,
-    /// The broker refuses the partition for it, whatever other batches of the same partition are in the request.
-    Invalid,
-    /// The broker refuses the whole request for it, before it looks at sizes: a transactional batch without a
-    /// transactional id.
-    SpoilsRequest,
-    /// It is within all limits.
-    Within(Measured),
-    /// It is over a limit.
-    Over(Measured, Violation),
-    /// It has no records, where the broker would neither answer nor close.
-    NoRecords(Arc<TopicHandle>),
-    /// It was to be offloaded, and is not.
-    Undone(Arc<TopicHandle>, Undone),
-    /// It is answered here for another reason than size.
-    Response(i16, &'static str),
-}
-
-/// A batch that was measured.
-#[derive(Debug)]
-struct Measured {
-    topic: Arc<TopicHandle>,
-    header: BatchHeader,
-    facts: BatchFacts,
-    /// What sufficed to judge what is inside, where a limit is inside.
-    proof: Option<Proof>,
-    /// The gates inside it at which it is near the limit.
-    near: NearGates,
-    /// The sizes of its records, where they were measured for the histograms.
-    sizes: Option<Box<Sizes>>,
-    /// And 61 + all of them.
-    uncompressed_bytes: Option<u64>,
-    /// Of a batch that is over a limit: what else it is over, as far as that was looked at.
-    also: Vec<Violation>,
-    /// What a sample of it saved with an allowed codec, in hundredths, where the gate `codec` asked.
-    gain: Option<(Codec, u64)>,
-}
-
-impl Outcome {
-    /// The partition is answered here.
-    fn is_refused(&self) -> bool {
-        match self {
-            Self::Pass | Self::Invalid | Self::SpoilsRequest | Self::Within(_) => false,
-            Self::Over(measured, _) => measured.topic.policy.action != Action::Observe,
-            Self::NoRecords(_) | Self::Response(..) | Self::Undone(..) => true,
-        }
-    }
-
-    /// The broker's response is due to it even if it is not the partition's last batch.
-    const fn always_counts(&self) -> bool {
-        matches!(self, Self::Invalid | Self::SpoilsRequest)
-    }
+/// What goes on to the broker.
+#[derive(Debug, Default)]
+pub enum Forward {
+    /// The frame as it is.
+    #[default]
+    Whole,
+    /// These entries of it, as [`Layout::splice`] takes them.
+    Spliced(Vec<(usize, Vec<usize>)>),
+    /// Nothing: every partition is answered here.
+    Nothing,
 }
 
 /// Judges the requests of one session.
@@ -324,8 +183,7 @@ impl Judge {
         self.topics.release();
     }
 
-    /// Looks at every partition of a whole frame by these rules. `Some` is what must be known before
-    /// [`Judge::commit`].
+    /// Looks at every partition of a whole frame by these rules, and tells what comes before [`Judge::commit`].
     pub fn evaluate(
         &mut self,
         frame: &[u8],
@@ -333,7 +191,7 @@ impl Judge {
         policy: &Arc<Policy>,
         asked: &Gathered,
         client: &mut ClientInfo,
-    ) -> Result<Option<Question>, Malformed> {
+    ) -> Result<Step, Malformed> {
         self.layout.read(frame, version)?;
         client.learn_client_id(self.client_id(frame));
         self.topics.follow(policy, client);
@@ -389,30 +247,49 @@ impl Judge {
         self.evaluated = evaluated;
         self.leave_to_broker()?;
         if !unknown_ids.is_empty() && !asked.ids {
-            return Ok(Some(Question::Ids(unknown_ids.into_iter().collect())));
+            let ids = unknown_ids.into_iter().collect();
+            return Ok(Step::Ask(Question::Ids(ids)));
         }
         // Once per topic: a limit set by its creator is in force from the first batch on.
         if !unknown_names.is_empty() {
-            return Ok(Some(Question::Names(unknown_names.into_iter().collect())));
+            let names = unknown_names.into_iter().collect();
+            return Ok(Step::Ask(Question::Names(names)));
         }
         if !long.is_empty() {
-            return Ok(Some(Question::Decode(long)));
+            return Ok(Step::Do(Work::Decode(long)));
         }
-        if self
-            .evaluated
-            .iter()
-            .any(|evaluated| matches!(evaluated.outcome, Outcome::SpoilsRequest))
-        {
+        let mut outcomes = self.evaluated.iter().map(|evaluated| &evaluated.outcome);
+        if outcomes.any(Outcome::spoils_request) {
             // Its error is the response. But what a rule forbids is kept from it all the same.
             let learned = self.over_learned();
-            if let Some(question) = self.evaluate_by_rules(frame, &learned, asked) {
-                return Ok(Some(question));
+            if let Some(work) = self.evaluate_by_rules(frame, &learned, asked) {
+                return Ok(Step::Do(work));
             }
         }
         if self.layout.partitions.len() > 1 {
             self.keep_last_of_each_partition(frame)?;
         }
-        Ok(self.to_confirm(frame, asked))
+        Ok(match self.to_confirm(frame, asked) {
+            Step::Done => self.last_step(frame, asked),
+            step => step,
+        })
+    }
+
+    /// With everything confirmed: what is offloaded is first planned, then uploaded; and what is left has to fit into the
+    /// broker's socket.
+    fn last_step(&self, frame: &[u8], asked: &Gathered) -> Step {
+        let to_offload = self.to_offload(asked);
+        if !to_offload.is_empty() {
+            return Step::Do(Work::Plan(to_offload));
+        }
+        let to_upload = self.to_upload(asked);
+        if !to_upload.is_empty() {
+            return Step::Do(Work::Upload(to_upload));
+        }
+        if !asked.frame && self.may_be_too_large(frame) {
+            return Step::Ask(Question::FrameLimit);
+        }
+        Step::Done
     }
 
     /// Requests that brokers do not agree on: Kafka 4.4 closes on more than 10,000 tagged fields. Where only the
@@ -421,9 +298,8 @@ impl Judge {
         if !self.layout.has_many_tags {
             return Ok(());
         }
-        let is_forbidden = |evaluated: &Evaluated| match &evaluated.outcome {
-            Outcome::Over(measured, _) => measured.topic.policy.action != Action::Observe,
-            _ => false,
+        let is_forbidden = |evaluated: &Evaluated| {
+            evaluated.outcome.violation().is_some() && evaluated.outcome.is_refused()
         };
         if self.evaluated.iter().any(is_forbidden) {
             return Err(Malformed::new("tagged_fields", Reason::UnsupportedVersion));
@@ -433,11 +309,11 @@ impl Judge {
 
     /// Where in `evaluated` a limit that was learned is what is exceeded.
     fn over_learned(&self) -> Vec<usize> {
-        let is_over_learned = |evaluated: &Evaluated| match &evaluated.outcome {
-            Outcome::Over(measured, violation) => {
+        let is_over_learned = |evaluated: &Evaluated| {
+            let violation = evaluated.outcome.violation();
+            violation.is_some_and(|(measured, violation)| {
                 !measured.topic.policy.is_configured(&violation.limit)
-            }
-            _ => false,
+            })
         };
         let all = self.evaluated.iter().enumerate();
         all.filter(|(_, evaluated)| is_over_learned(evaluated))
@@ -452,7 +328,7 @@ impl Judge {
         frame: &[u8],
         places: &[usize],
         asked: &Gathered,
-    ) -> Option<Question> {
+    ) -> Option<Work> {
         let mut evaluation = Evaluation::new(frame, &self.layout, self.shared.decode(), asked);
         evaluation.judge_by_rules_only();
         for at in places {
@@ -461,7 +337,7 @@ impl Judge {
             };
             let entry = evaluated.partition_entry;
             let records = self.layout.partitions[entry].records.clone();
-            if let (Outcome::Over(measured, _), Some(records)) = (&evaluated.outcome, records) {
+            if let (Some((measured, _)), Some(records)) = (evaluated.outcome.violation(), records) {
                 let topic = Arc::clone(&measured.topic);
                 let outcome = evaluation.evaluate(&topic, entry, records);
                 evaluated.outcome = match &asked.offload {
@@ -471,7 +347,7 @@ impl Judge {
             }
         }
         let long = evaluation.into_long();
-        (!long.is_empty()).then_some(Question::Decode(long))
+        (!long.is_empty()).then_some(Work::Decode(long))
     }
 
     fn evaluate_partition(

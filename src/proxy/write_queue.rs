@@ -23,6 +23,8 @@ pub struct WriteQueue {
     /// Everything is written, but a TLS stream may still hold some of it.
     is_flushing: bool,
     lease: Lease,
+    /// Bytes whose memory is somebody else's account, until the queue is empty.
+    paid_bytes: usize,
 }
 
 impl WriteQueue {
@@ -43,7 +45,9 @@ impl WriteQueue {
 
     /// Bytes that wait and for which no budget is held.
     pub fn uncovered_bytes(&self) -> usize {
-        self.bytes.saturating_sub(self.lease.bytes())
+        self.bytes
+            .saturating_sub(self.lease.bytes())
+            .saturating_sub(self.paid_bytes)
     }
 
     /// Appends a piece.
@@ -52,6 +56,12 @@ impl WriteQueue {
             self.bytes += piece.len();
             self.pieces.push_back(piece);
         }
+    }
+
+    /// Appends a piece whose memory is paid for already, and given back with the piece.
+    pub fn push_paid(&mut self, piece: Bytes) {
+        self.paid_bytes += piece.len();
+        self.push(piece);
     }
 
     /// Budget for what is queued: given back when everything is written, at once if nothing is queued.
@@ -91,6 +101,7 @@ impl WriteQueue {
             self.pieces = VecDeque::new();
         }
         self.lease = Lease::default();
+        self.paid_bytes = 0;
         Poll::Ready(Ok(()))
     }
 

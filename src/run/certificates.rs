@@ -14,10 +14,10 @@ use crate::proxy::Shared;
 /// What the files held: keys are not kept, only their digest.
 type Content = [u8; 32];
 
-/// The certificate files of a configuration, and what they held when last taken over.
+/// The certificate files of a configuration, and what they held when last loaded.
 pub(super) struct Certificates {
     seen: Content,
-    /// Held something new at the last look. A certificate and its key are two files: they are taken over once they
+    /// Held something new at the last look. A certificate and its key are two files: they are loaded once they
     /// have stayed the same for a look.
     changing: Option<Content>,
 }

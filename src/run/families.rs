@@ -57,7 +57,7 @@ pub(super) async fn follow(shared: Arc<Shared>, shutdown: CancellationToken) {
         );
         if are_topics_read {
             shared.is_grouped.store(true, Ordering::Relaxed);
-            tokio::time::sleep((took + begun.elapsed()) * 9).await;
+            tokio::time::sleep(took.saturating_add(begun.elapsed()).saturating_mul(9)).await;
         }
     }
 }

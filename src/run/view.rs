@@ -1,7 +1,6 @@
 //! Shows a running proxy's state: to the admin server, and to Prometheus at each scrape.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -11,7 +10,7 @@ use crate::admin::{
     AdminState, ControlPlaneView, LimitView, Readiness, ReloadView, StatusView, TopicView,
 };
 use crate::cluster::{Cluster, Status, Topic};
-use crate::config::Config;
+use crate::config::{Codecs, Config, TopicConfig};
 use crate::explain::{self, BadQuestion, Explanation, Facts, Question};
 use crate::findings::Unseen;
 use crate::policy::{Learned, Limit, TopicPolicy};
@@ -77,42 +76,6 @@ fn outside_text(node_id: &i32) -> String {
 }
 
 impl Shared {
-    /// Clients are served as the configuration says: brokers are reached, and what is learned of them is in force.
-    pub(super) fn readiness(&self, is_draining: bool) -> Readiness {
-        let status = self.cluster.status();
-        let mut why_not = Vec::new();
-        if is_draining {
-            why_not.push("going down: new connections are not accepted".to_owned());
-        }
-        if self.is_control_plane_lost.load(Ordering::Relaxed) {
-            why_not.push(
-                "the control plane has ended, and limits are learned no more: restart this replica"
-                    .to_owned(),
-            );
-        }
-        // Whether it went well or not: where nothing can be learned, rules hold all the same.
-        let is_tried = status.refresh_age.is_some() || status.error.is_some();
-        let are_families_due = status.refresh_age.is_some()
-            && self.policy.load().looks_for_families()
-            && !self.is_grouped.load(Ordering::Relaxed);
-        if !status.is_reached {
-            let error = status
-                .error
-                .map(|error| format!(": {error}"))
-                .unwrap_or_default();
-            why_not.push(format!("no broker is reached{error}"));
-        } else if !is_tried {
-            why_not.push("topics and their limits are being read for the first time".to_owned());
-        } else if are_families_due {
-            why_not.push("families are being looked for among the topics".to_owned());
-        }
-        why_not.extend(status.own_nodes.iter().map(ToString::to_string));
-        why_not.extend(status.loops.iter().map(|to| {
-            format!("connections to {to} come back to this sizegate, through another proxy")
-        }));
-        Readiness { why_not }
-    }
-
     fn topic_views(&self) -> Vec<TopicView> {
         self.cluster
             .topics()
@@ -190,15 +153,22 @@ impl Shared {
     fn topic_view(&self, topic: &Topic) -> TopicView {
         let all = self.policy.load();
         let policy = all.for_topic(&topic.name);
+        let rule = all.rule_for(&topic.name);
         let metrics = self.metrics.known_topic(&topic.name);
         TopicView {
             topic: topic.name.to_string(),
-            rule: all.rule_for(&topic.name).map(|rule| rule.name.clone()),
+            rule: rule.map(|rule| rule.name.clone()),
             action: policy.action,
             limits: in_force(&self.cluster, &policy, Some(topic))
                 .iter()
                 .map(LimitView::from)
                 .collect(),
+            topic_config: rule
+                .and_then(|rule| rule.topic_config.as_ref())
+                .map(TopicConfig::to_json),
+            codecs: rule
+                .and_then(|rule| rule.codecs.as_ref())
+                .map(Codecs::to_json),
             batches: metrics.as_ref().map(|metrics| metrics.batch_counts()),
             last: metrics.as_ref().map(|metrics| metrics.last_sizes()),
             largest: metrics.as_ref().map(|metrics| metrics.largest_sizes()),

@@ -3,14 +3,16 @@
 //! Kept apart from the topic's own cells: a process without a claim check has none of these.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use super::counters::{Counter, TimeHistogram};
 use super::text::{Family, Spec};
 use super::topic::OTHER;
+use crate::count::Count;
 
 const OFFLOADED_RECORDS: Spec = (
     "claim_offloaded_records_total",
@@ -53,6 +55,26 @@ const REDEEM_FAILURES: Spec = (
     "claim_redeem_failures_total",
     "Attempts to redeem a ticket that failed, by why: transient, missing, corrupt, config.",
     &["topic", "class"],
+);
+const HELD_PARTITIONS: Spec = (
+    "claim_held_partitions",
+    "Partitions whose consumers wait for a ticket that cannot be redeemed at the moment.",
+    &["topic"],
+);
+const FALLBACK_FAILURES: Spec = (
+    "claim_fallback_failures_total",
+    "Attempts to write a record to the fallback topic that failed. Its partition waits meanwhile.",
+    &["topic"],
+);
+const CACHE_BYTES: Spec = (
+    "claim_cache_bytes",
+    "Bytes of originals that are kept for whoever asks next.",
+    &[],
+);
+const CACHE_HITS: Spec = (
+    "claim_cache_hits_total",
+    "Tickets whose original was here already.",
+    &[],
 );
 const STORE_REQUESTS: Spec = (
     "claim_store_requests_total",
@@ -97,6 +119,8 @@ pub struct ClaimCounts {
     pub orphans: Counter,
     fallback_records: [Counter; CLASSES.len()],
     redeem_failures: [Counter; CLASSES.len()],
+    /// Records that the fallback topic did not take.
+    pub fallback_failures: Counter,
 }
 
 impl ClaimCounts {
@@ -155,6 +179,31 @@ pub struct ClaimMetrics {
     topics: Mutex<HashMap<Arc<str>, Arc<ClaimCounts>>>,
     requests: [[Counter; OUTCOMES.len()]; OPERATIONS.len()],
     seconds: [TimeHistogram; OPERATIONS.len()],
+    /// Tickets whose original was here already.
+    pub cache_hits: Counter,
+    /// Bytes of originals that are kept.
+    pub cache_bytes: Level,
+    /// Places where consumers wait, and since when they were last seen there.
+    held: Mutex<HashMap<HeldAt, Instant>>,
+}
+
+/// A record that keeps consumers waiting: topic, partition, offset.
+pub type HeldAt = (Arc<str>, i32, i64);
+
+/// Somebody who still waits has asked within this.
+const HELD: Duration = Duration::from_secs(60);
+/// Places that are remembered; of more, some are not counted.
+const MOST_HELD: usize = 10_000;
+
+/// A number that goes up and down.
+#[derive(Debug, Default)]
+pub struct Level(AtomicU64);
+
+impl Level {
+    /// It is this now.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
 }
 
 impl ClaimMetrics {
@@ -165,7 +214,60 @@ impl ClaimMetrics {
             topics: Mutex::default(),
             requests: Default::default(),
             seconds: Default::default(),
+            cache_hits: Counter::default(),
+            cache_bytes: Level::default(),
+            held: Mutex::default(),
         }
+    }
+
+    /// A consumer waits for a record. `true`: nobody did before.
+    pub fn hold(&self, at: HeldAt) -> bool {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.len() >= MOST_HELD {
+            held.retain(|_, seen| seen.elapsed() < HELD);
+        }
+        if held.len() >= MOST_HELD && !held.contains_key(&at) {
+            return false;
+        }
+        let before = held.insert(at, Instant::now());
+        before.is_none_or(|seen| seen.elapsed() >= HELD)
+    }
+
+    /// Somebody held is there.
+    pub fn is_any_held(&self) -> bool {
+        !self
+            .held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
+    }
+
+    /// That record goes on. `true`: somebody waited for it.
+    pub fn let_go(&self, at: &HeldAt) -> bool {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.remove(at).is_some()
+    }
+
+    fn held_partitions(&self) -> Family {
+        let mut places: Vec<(Arc<str>, i32)> = {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            held.retain(|_, seen| seen.elapsed() < HELD);
+            let places = held.keys();
+            places
+                .map(|(topic, partition, _)| (Arc::clone(topic), *partition))
+                .collect()
+        };
+        places.sort_unstable();
+        places.dedup();
+        let mut by_topic: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+        for (topic, _) in places {
+            by_topic.entry(topic).or_default().increment();
+        }
+        let mut family = Family::gauges(HELD_PARTITIONS);
+        for (topic, partitions) in by_topic {
+            family.gauge(&[&topic], partitions as f64);
+        }
+        family
     }
 
     /// A topic's counters; beyond the bound, those that all others share.
@@ -184,11 +286,15 @@ impl ClaimMetrics {
 
     /// An operation on the store is over.
     pub fn store_request(&self, operation: &str, outcome: &str, took: Duration) {
-        let Some(at) = OPERATIONS.iter().position(|word| *word == operation) else {
-            return;
-        };
-        count_at(&OUTCOMES, &self.requests[at], outcome);
-        self.seconds[at].observe(took);
+        let cells = self.requests.iter().zip(&self.seconds);
+        if let Some((_, (outcomes, seconds))) = OPERATIONS
+            .iter()
+            .zip(cells)
+            .find(|(word, _)| **word == operation)
+        {
+            count_at(&OUTCOMES, outcomes, outcome);
+            seconds.observe(took);
+        }
     }
 
     /// What `/api/v1/claims` says: topics by name, and the store's operations.
@@ -264,12 +370,31 @@ impl ClaimMetrics {
             plain(ORPHANS, |counts| &counts.orphans),
             by_class(FALLBACK_RECORDS, |counts| &counts.fallback_records),
             by_class(REDEEM_FAILURES, |counts| &counts.redeem_failures),
+            plain(FALLBACK_FAILURES, |counts| &counts.fallback_failures),
+            self.held_partitions(),
+            self.cache_hits(),
+            self.cache_bytes(),
             self.store_requests(),
             self.store_seconds(),
         ];
         for family in families {
             family.write(text);
         }
+    }
+
+    fn cache_hits(&self) -> Family {
+        let mut family = Family::counters(CACHE_HITS);
+        family.counter_if_used(&[], self.cache_hits.get());
+        family
+    }
+
+    fn cache_bytes(&self) -> Family {
+        let mut family = Family::gauges(CACHE_BYTES);
+        let bytes = self.cache_bytes.0.load(Ordering::Relaxed);
+        if bytes > 0 || self.cache_hits.get() > 0 {
+            family.gauge(&[], bytes as f64);
+        }
+        family
     }
 
     fn store_requests(&self) -> Family {

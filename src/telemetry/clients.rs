@@ -8,6 +8,8 @@ use prometheus::{IntCounter, IntCounterVec};
 use serde::Serialize;
 
 use super::topic::OTHER;
+use crate::count::Count as _;
+use crate::text::first_chars;
 
 /// Labels of `client_connections_total`; interface.md's bound.
 const SOFTWARES: usize = 100;
@@ -92,7 +94,7 @@ impl Clients {
             more_client_ids: false,
         });
         software.total.inc();
-        software.connections += 1;
+        software.connections.increment();
         let most = match label.as_str() {
             UNNAMED => UNNAMED_CLIENT_IDS,
             _ => CLIENT_IDS,
@@ -134,12 +136,12 @@ fn view((label, software): (&String, &Software)) -> ClientView {
 
 impl Software {
     fn saw(&mut self, client_id: &str, most: usize) {
-        let client_id: String = client_id.chars().take(CLIENT_ID_CHARS).collect();
-        if client_id.is_empty() || self.client_ids.contains(&client_id) {
+        let client_id = first_chars(client_id, CLIENT_ID_CHARS);
+        if client_id.is_empty() || self.client_ids.contains(client_id) {
             return;
         }
         if self.client_ids.len() < most {
-            self.client_ids.insert(client_id);
+            self.client_ids.insert(client_id.to_owned());
         } else {
             self.more_client_ids = true;
         }
@@ -182,7 +184,7 @@ fn software_label(name: &str, version: &str) -> String {
         let digits = part
             .find(|c: char| !c.is_ascii_digit())
             .unwrap_or(part.len());
-        &part[..digits.min(6)]
+        part.get(..digits.min(6)).unwrap_or(part)
     });
     if let Some(major) = numbers.next().filter(|major| !major.is_empty()) {
         label.extend(["/", major]);

@@ -205,7 +205,9 @@ pub struct FamilyFit {
 /// The cells that are not by topic.
 #[derive(Debug)]
 pub(super) struct ProcessCells {
-    pub apis: Vec<ApiCells>,
+    pub apis: [ApiCells; API_COUNT],
+    /// Keys beyond the table.
+    pub other_apis: ApiCells,
     inspections: [[Counter; Codec::ALL.len()]; PROOFS.len()],
     pub inspection_seconds: [TimeHistogram; Codec::ALL.len()],
 }
@@ -220,28 +222,30 @@ pub(super) struct ApiCells {
 impl ProcessCells {
     pub fn new() -> Self {
         Self {
-            apis: (0..=API_COUNT).map(|_| ApiCells::default()).collect(),
+            apis: std::array::from_fn(|_| ApiCells::default()),
+            other_apis: ApiCells::default(),
             inspections: Default::default(),
             inspection_seconds: Default::default(),
         }
     }
 
-    /// An API key beyond the table shares the last entry.
+    /// API keys beyond the table share one entry.
     pub fn api(&self, api_key: i16) -> &ApiCells {
-        let index = usize::try_from(api_key).unwrap_or(API_COUNT);
-        &self.apis[index.min(API_COUNT)]
+        let index = usize::try_from(api_key).ok();
+        let api = index.and_then(|index| self.apis.get(index));
+        api.unwrap_or(&self.other_apis)
     }
 
     pub fn inspection(&self, proof: &str, codec: Codec) -> &Counter {
-        let index = match proof {
-            "header" => 0,
-            "bound" => 1,
-            "walk" => 2,
-            "decode" => 3,
-            "sampled" => 4,
-            _ => 5,
-        };
-        &self.inspections[index][codec as usize]
+        let [header, bound, walk, decode, sampled, other] = &self.inspections;
+        codec.cell(match proof {
+            "header" => header,
+            "bound" => bound,
+            "walk" => walk,
+            "decode" => decode,
+            "sampled" => sampled,
+            _ => other,
+        })
     }
 }
 
@@ -370,12 +374,12 @@ fn process(cells: &ProcessCells) -> Vec<Family> {
             let count = cells.inspection(proof, codec).get();
             inspection.counter_if_used(&[proof, codec.label()], count);
         }
-        let seconds = &cells.inspection_seconds[codec as usize];
+        let seconds = codec.cell(&cells.inspection_seconds);
         inspection_seconds.histogram(&[codec.label()], &seconds.snapshot());
     }
     let mut request = Family::histograms(REQUEST_SECONDS);
     let mut proxy = Family::histograms(PROXY_SECONDS);
-    for (api_key, api) in (0i16..).zip(&cells.apis) {
+    for (api_key, api) in (0i16..).zip(cells.apis.iter().chain([&cells.other_apis])) {
         let name = &[api_name(api_key)];
         request.histogram(name, &api.request.snapshot());
         proxy.histogram(name, &api.proxy.snapshot());

@@ -1,11 +1,14 @@
 //! Logs: lines on standard error (standard output is for what commands print), text or JSON, and the one line per
 //! refusal and per connection closed for a reason.
 //!
-//! Invariant: one event is one line of bounded length, whatever peers call themselves; no record content, no key.
+//! Invariant: one event is one line of bounded length, whatever peers call themselves; no record content,
+//! and of a key what `refusals.record_key` asks for.
 
 mod closes;
 mod line;
 mod offloads;
+mod redeems;
+mod refusal_records;
 mod refusals;
 mod repeats;
 
@@ -20,7 +23,10 @@ use tracing_subscriber::{Registry, fmt, reload};
 pub use self::closes::CloseLog;
 use self::line::Line;
 pub use self::offloads::OffloadLog;
+pub use self::redeems::RedeemLog;
+pub use self::refusal_records::{RefusalJson, RefusalRecords};
 pub use self::refusals::RefusalLog;
+use crate::text::first_chars;
 use crate::vocabulary::{LogFormat, LogLevel};
 
 /// The environment variable that sets the level.
@@ -103,7 +109,7 @@ where
 /// What `SIZEGATE_LOG` may say: a level, or levels of parts.
 fn targets(level: &str) -> Result<Targets, LogError> {
     let level = level.trim();
-    let unknown = || LogError::Level(level.chars().take(100).collect());
+    let unknown = || LogError::Level(first_chars(level, 100).to_owned());
     if !level.contains(['=', ',']) {
         return LevelFilter::from_str(level)
             .map(of_level)

@@ -37,6 +37,7 @@ pub struct Metrics {
     pub memory_budget_bytes: IntGauge,
     /// Times a session stopped reading because the budget was spent.
     pub memory_waits: IntCounter,
+    refusal_records: IntCounterVec,
     claims: Arc<ClaimMetrics>,
     known: Arc<OnceLock<Weak<dyn Known>>>,
     started_at: SystemTime,
@@ -50,10 +51,14 @@ impl std::fmt::Debug for Metrics {
 
 impl Metrics {
     /// At most `topics` topics get a label of their own (`telemetry.topics`).
+    #[expect(
+        clippy::expect_used,
+        reason = "names and labels are constants, each registered once: any test would fail here"
+    )]
     pub fn new(topics: usize) -> Arc<Self> {
-        Self::try_new(topics).map(Arc::new).expect(
-            "names and labels are constants, each registered once: any test would fail here",
-        )
+        Self::try_new(topics)
+            .map(Arc::new)
+            .expect("metrics that can be registered")
     }
 
     fn try_new(topics: usize) -> prometheus::Result<Self> {
@@ -135,6 +140,12 @@ impl Metrics {
                 "memory_waits_total",
                 "Times a connection had to wait because the memory budget was spent.",
             )?,
+            refusal_records: counters(
+                "refusal_records_total",
+                "Records for the topic of refusals.topic, by what became of them: written, no_room (too many waited), refused (by \
+                 the broker), expired (not acknowledged in time), ended (sizegate went down).",
+                "outcome",
+            )?,
             claims,
             known,
             started_at: SystemTime::now(),
@@ -171,7 +182,7 @@ impl Metrics {
 
     /// Time to measure one batch.
     pub fn inspection_seconds(&self, codec: Codec) -> &TimeHistogram {
-        &self.cells.inspection_seconds[codec as usize]
+        codec.cell(&self.cells.inspection_seconds)
     }
 
     /// A request or a response that is not Kafka's protocol. `reason`: of a fixed set.
@@ -237,6 +248,11 @@ impl Metrics {
     /// When counting began.
     pub const fn started_at(&self) -> SystemTime {
         self.started_at
+    }
+
+    /// A record for the topic of refusals was written, or not. `outcome`: of a fixed set.
+    pub fn refusal_record(&self, outcome: &'static str) {
+        self.refusal_records.with_label_values(&[outcome]).inc();
     }
 
     /// A governed request to set configs was judged. `verdict`: of a fixed set.

@@ -1,5 +1,5 @@
-//! What was noticed and refuses nothing: kept for the API by who and where, logged at once the first time, then
-//! counted, and the counts logged once a minute.
+//! Keeps what was noticed and refuses nothing: for the API by who and where; for the log at once the first time, then
+//! counted, and the counts once a minute.
 //!
 //! Invariant: at most [`KEPT`] of a kind, each of bounded size, and at most as many lines between two summaries;
 //! every observation is logged or counted in a summary.
@@ -12,7 +12,9 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
+use crate::count::Count as _;
 use crate::text::as_rfc3339;
+use crate::text::first_bytes;
 
 /// How many of a kind are kept; the one not seen for longest goes first.
 pub const KEPT: usize = 200;
@@ -148,28 +150,28 @@ impl<S: Observation> Observations<S> {
 impl<S: Observation> Kept<S> {
     /// What is to be told now, if anything.
     fn add(&mut self, observation: S, at: SystemTime) -> Option<S> {
-        self.turn += 1;
+        self.turn.increment();
         let key = observation.key();
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.turn = self.turn;
-            entry.seen.count += 1;
+            entry.seen.count.increment();
             entry.seen.last_at = at;
             entry.seen.observation.again(observation);
             if entry.is_told || self.told >= KEPT {
                 entry.is_told = true;
-                entry.more += 1;
+                entry.more.increment();
                 return None;
             }
             entry.is_told = true;
-            self.told += 1;
+            self.told.increment();
             return Some(entry.seen.observation.clone());
         }
         if self.entries.len() >= KEPT {
             self.evict();
         }
         let is_told = self.told < KEPT;
-        self.told += usize::from(is_told);
-        self.rest += u64::from(!is_told);
+        self.told.increase_by(usize::from(is_told));
+        self.rest.increase_by(u64::from(!is_told));
         let entry = Entry {
             seen: Seen {
                 observation: observation.clone(),
@@ -188,14 +190,15 @@ impl<S: Observation> Kept<S> {
     fn evict(&mut self) {
         let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.turn);
         if let Some(key) = oldest.map(|(key, _)| key.clone()) {
-            self.rest += self.entries.remove(&key).map_or(0, |entry| entry.more);
+            let unsaid = self.entries.remove(&key).map_or(0, |entry| entry.more);
+            self.rest.increase_by(unsaid);
         }
     }
 }
 
 /// A client's word, cut.
 pub(super) fn word(text: &str) -> String {
-    text[..text.floor_char_boundary(WORD_BYTES)].to_owned()
+    first_bytes(text, WORD_BYTES).to_owned()
 }
 
 #[cfg(test)]

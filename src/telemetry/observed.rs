@@ -1,5 +1,5 @@
-//! What the observing gates notice: records that linger, batches larger than a consumer asked for, consumers that do
-//! not get past a large batch. Each with what helps.
+//! Tells what the observing gates notice: records that linger, batches larger than a consumer asked for, consumers that
+//! do not get past a large batch. Each with what helps.
 
 use std::time::Duration;
 

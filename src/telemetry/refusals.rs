@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use serde::{Serialize, Serializer};
 
 use crate::text::as_rfc3339;
+use crate::text::first_bytes;
 use crate::vocabulary::{Action, Codec, Gate, Source};
 
 /// How many refusals are kept.
@@ -72,13 +73,15 @@ pub struct RefusalRecord {
     pub records: Option<u32>,
     /// The guilty record's number in its batch, from 1, if one record is guilty.
     pub record: Option<u32>,
+    /// What `refusals.record_key` lets be told of its key.
+    pub record_key: Option<String>,
 }
 
 impl RefusalRecord {
     /// The sentence and the remedy without the tail in brackets, whose fields stand beside it in logs.
     pub fn sentence(&self) -> &str {
-        let end = self.text.rfind(" [gate=").unwrap_or(self.text.len());
-        &self.text[..end]
+        let tail = self.text.rsplit_once(" [gate=");
+        tail.map_or(&self.text, |(sentence, _)| sentence)
     }
 
     fn words(&mut self) -> [&mut String; 5] {
@@ -99,7 +102,7 @@ impl RefusalRecord {
             &self.software,
             &self.address,
         ];
-        let optional = [&self.rule, &self.member, &self.principal]
+        let optional = [&self.rule, &self.member, &self.principal, &self.record_key]
             .into_iter()
             .flatten();
         self.text.len() <= TEXT_BYTES
@@ -114,9 +117,14 @@ impl RefusalRecord {
         for word in self.words() {
             cut(word, WORD_BYTES);
         }
-        for word in [&mut self.rule, &mut self.member, &mut self.principal]
-            .into_iter()
-            .flatten()
+        for word in [
+            &mut self.rule,
+            &mut self.member,
+            &mut self.principal,
+            &mut self.record_key,
+        ]
+        .into_iter()
+        .flatten()
         {
             cut(word, WORD_BYTES);
         }
@@ -126,7 +134,7 @@ impl RefusalRecord {
 
 /// Cuts at a character boundary and gives the rest of the allocation back.
 fn cut(text: &mut String, bytes: usize) {
-    text.truncate(text.floor_char_boundary(bytes));
+    text.truncate(first_bytes(text, bytes).len());
     text.shrink_to_fit();
 }
 
@@ -302,6 +310,7 @@ pub(super) fn example() -> RefusalRecord {
         codec: Some(Codec::Lz4),
         records: Some(12),
         record: Some(3),
+        record_key: None,
     }
 }
 

@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use super::counters::Snapshot;
+use crate::count::Count as _;
 
 /// Every metric name begins with this and an underscore.
 pub(super) const NAMESPACE: &str = "sizegate";
@@ -138,18 +139,19 @@ fn escape(text: &mut String, value: &str) {
 
 /// What most of a scrape is made of: written without `format_args!`.
 fn put_count(text: &mut String, count: u64) {
-    let mut digits = [0; 20];
-    let mut first = digits.len();
+    let mut digits = [b'0'; 20];
+    let mut leading = digits.len();
     let mut rest = count;
-    while first > 0 {
-        first -= 1;
-        digits[first] = b'0' + (rest % 10) as u8;
+    for digit in digits.iter_mut().rev() {
+        *digit |= (rest % 10) as u8;
         rest /= 10;
+        leading.decrement();
         if rest == 0 {
             break;
         }
     }
-    text.push_str(std::str::from_utf8(&digits[first..]).unwrap_or_default());
+    let written = digits.get(leading..).unwrap_or_default();
+    text.push_str(std::str::from_utf8(written).unwrap_or_default());
 }
 
 fn put(text: &mut String, what: std::fmt::Arguments<'_>) {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde::Serialize;
 
 use super::counters::{Counter, SizeHistogram, TimeHistogram};
+use crate::count::Count as _;
 use crate::error_code::error_name;
 use crate::inspect::LargestParts;
 use crate::vocabulary::{Action, Codec, Gate, Source};
@@ -157,7 +158,7 @@ impl TopicMetrics {
 
     /// What is counted by codec.
     pub fn codec(&self, codec: Codec) -> &CodecMetrics {
-        &self.codecs[codec as usize]
+        codec.cell(&self.codecs)
     }
 
     /// The codec that most of the topic's batches come with; `None` where most come uncompressed, or none came.
@@ -194,24 +195,34 @@ impl TopicMetrics {
             (Gate::Value, largest.value_bytes),
             (Gate::Headers, largest.headers_bytes),
         ] {
-            self.largest_parts[gate as usize].fetch_max(bytes, Relaxed);
+            if let Some(part) = self.largest_parts.get(gate as usize) {
+                part.fetch_max(bytes, Relaxed);
+            }
         }
     }
 
     /// A size above `near_limit` of a limit, but within it. Of the gates inside a batch: at most once a batch, of the
     /// batches whose records were measured.
     pub fn near_limit(&self, gate: Gate) {
-        self.near_limit[gate as usize].inc();
+        if let Some(near) = self.near_limit.get(gate as usize) {
+            near.inc();
+        }
     }
 
     /// A size above a limit. Takes a lock.
     pub fn violation(&self, gate: Gate, source: Source, action: Action) {
-        self.rare(|rare| *rare.violations.entry((gate, source, action)).or_default() += 1);
+        self.rare(|rare| {
+            let violations = rare.violations.entry((gate, source, action));
+            violations.or_default().increment();
+        });
     }
 
     /// The broker refused a batch that we let through. Takes a lock.
     pub fn broker_refusal(&self, code: i16) {
-        self.rare(|rare| *rare.broker_refusals.entry(error_name(code)).or_default() += 1);
+        self.rare(|rare| {
+            let refusals = rare.broker_refusals.entry(error_name(code));
+            refusals.or_default().increment();
+        });
     }
 
     /// What became of the batches.
@@ -237,7 +248,8 @@ impl TopicMetrics {
     /// The largest sizes since the start.
     pub fn largest_sizes(&self) -> LargestSizes {
         let part = |gate: Gate| {
-            let bytes = self.largest_parts[gate as usize].load(Relaxed);
+            let part = self.largest_parts.get(gate as usize);
+            let bytes = part.map_or(0, |part| part.load(Relaxed));
             // Parts are known where records are, and a key may well be empty.
             self.record_bytes.largest().map(|_| bytes)
         };
@@ -267,12 +279,12 @@ impl TopicMetrics {
         Gate::ALL
             .iter()
             .map(counts)
-            .filter(|counts| counts.near_limit + counts.violations > 0)
+            .filter(|counts| counts.near_limit > 0 || counts.violations > 0)
             .collect()
     }
 
     pub(super) fn near_limit_count(&self, gate: Gate) -> u64 {
-        self.near_limit[gate as usize].get()
+        self.near_limit.get(gate as usize).map_or(0, Counter::get)
     }
 
     pub(super) fn rare_now(&self) -> Rare {

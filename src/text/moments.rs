@@ -22,6 +22,10 @@ pub fn rfc3339(at: SystemTime) -> String {
 
 /// Year, month and day of the n-th day since 1970-01-01, in the proleptic Gregorian calendar. Counts years from
 /// March, so that the leap day is a year's last and months have a fixed pattern (153 days in five of them).
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "so many days as a u64 has seconds, times 153: far from its end"
+)]
 fn civil(days: u64) -> (u64, u64, u64) {
     const DAYS_PER_ERA: u64 = 146_097; // 400 years
     let days = days + 719_468; // since 0000-03-01

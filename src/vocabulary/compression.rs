@@ -29,6 +29,18 @@ impl Codec {
         }
     }
 
+    /// This codec's of cells that each codec has one of, in the order of [`Codec::ALL`].
+    pub(crate) const fn cell<T>(self, cells: &[T; Self::ALL.len()]) -> &T {
+        let [none, gzip, snappy, lz4, zstd] = cells;
+        match self {
+            Self::None => none,
+            Self::Gzip => gzip,
+            Self::Snappy => snappy,
+            Self::Lz4 => lz4,
+            Self::Zstd => zstd,
+        }
+    }
+
     /// As `compression.type` names it.
     pub const fn stored_label(self) -> &'static str {
         match self {

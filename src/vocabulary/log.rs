@@ -11,6 +11,20 @@ labelled! {
 }
 
 labelled! {
+    /// What is told of the key of a record that was refused.
+    RecordKey {
+        /// Nothing.
+        None = "none",
+        /// The first 8 bytes of its SHA-256.
+        Hash = "hash",
+        /// Its first 8 characters.
+        Prefix = "prefix",
+        /// Its first 256 characters.
+        Full = "full",
+    }
+}
+
+labelled! {
     /// How severe an event must be to be logged.
     LogLevel {
         /// What needs someone now.

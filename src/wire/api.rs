@@ -1,4 +1,4 @@
-//! Which requests there are, which of them must be read, and the head that every frame has.
+//! Lists the requests, says which of them must be read, and reads the head that every frame has.
 
 use super::{Malformed, Reader, Reason};
 

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::{Malformed, Reader, Reason, api};
 use crate::error_code::UNSUPPORTED_VERSION;
+use crate::text::{first_chars, printable};
 
 /// What a client says of itself (KIP-511, version 3 and up).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,17 +36,14 @@ pub fn client_software(frame: &[u8], version: i16) -> Result<Option<ClientSoftwa
         .string(true, "client_software_version")?
         .unwrap_or_default();
     Ok(Some(ClientSoftware {
-        name: printable(name),
-        version: printable(version),
+        name: word(name),
+        version: word(version),
     }))
 }
 
-fn printable(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .chars()
-        .take(LONGEST_NAME)
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
+/// A name or version, cut.
+fn word(bytes: &[u8]) -> String {
+    first_chars(&printable(bytes), LONGEST_NAME).to_owned()
 }
 
 /// The request as it goes to the broker. In a version that this product does not read, the broker's response could

@@ -1,5 +1,6 @@
-//! What a consumer asks for beside Fetch that tells how it came to an offset: ListOffsets (an offset by time), OffsetFetch
-//! (what its group has committed), JoinGroup and ConsumerGroupHeartbeat (KIP-848). They stream past and are only looked at.
+//! Reads what a consumer asks for beside Fetch that tells how it came to an offset: ListOffsets (by time), OffsetFetch
+//! (what its group has committed), JoinGroup and ConsumerGroupHeartbeat (KIP-848). They stream past and are only looked
+//! at.
 //!
 //! Invariant: memory is bounded by one string, whatever the client declares; what cannot be understood is not seen.
 

@@ -1,4 +1,4 @@
-//! Where the fields of a record batch stand: one table for everyone who reads, writes or passes over those bytes.
+//! Names where the fields of a record batch stand: one table for everyone who reads, writes or passes over those bytes.
 //!
 //! Magic 2 (`DefaultRecordBatch`). Base offset, length and magic stand at the same places in every format.
 

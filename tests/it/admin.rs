@@ -36,6 +36,8 @@ fn view(topic: &str) -> TopicView {
             source: Source::Broker,
             name: None,
         }],
+        topic_config: Some(json!({"segment_bytes": {"min": "16MiB"}, "brokers": false})),
+        codecs: None,
         batches: None,
         last: Some(LastSizes {
             batch_bytes: Some(5_000),
@@ -124,6 +126,7 @@ fn refusal(id: &str, topic: &str, gate: Gate) -> RefusalRecord {
         codec: Some(Codec::Lz4),
         records: Some(12),
         record: Some(3),
+        record_key: None,
     }
 }
 
@@ -473,6 +476,7 @@ async fn topics_come_by_name_with_their_limits_and_sources() {
         json!([{
             "topic": "orders", "rule": "orders", "action": "reject",
             "limits": [{"gate": "batch", "limit_bytes": 1_048_588, "source": "broker", "name": null}],
+            "topic_config": {"segment_bytes": {"min": "16MiB"}, "brokers": false}, "codecs": null,
             "batches": null,
             "last": {"batch_bytes": 5_000, "uncompressed_bytes": null, "record_bytes": null, "estimate_bytes": null},
             "largest": null, "gates": [],

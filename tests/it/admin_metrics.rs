@@ -105,6 +105,28 @@ fn use_everything(topic: &TopicMetrics) {
     topic.fetch_stuck.inc();
 }
 
+fn use_all_of_claims(metrics: &Metrics) {
+    let claims = metrics.claims();
+    let topic = claims.topic("orders");
+    for counter in [
+        &topic.offloaded_records,
+        &topic.offloaded_bytes,
+        &topic.redeemed_records,
+        &topic.redeemed_bytes,
+        &topic.forged,
+        &topic.orphans,
+        &topic.fallback_failures,
+        &claims.cache_hits,
+    ] {
+        counter.inc();
+    }
+    topic.fell_back("missing");
+    topic.redeem_failed("transient");
+    claims.cache_bytes.set(300_000);
+    claims.hold(("orders".into(), 0, 7));
+    claims.store_request("get", "ok", Duration::from_millis(3));
+}
+
 /// A registry in which every family has samples.
 fn everything() -> (Arc<Metrics>, Arc<Cluster>) {
     let metrics = Metrics::new(100);
@@ -132,23 +154,8 @@ fn everything() -> (Arc<Metrics>, Arc<Cluster>) {
     metrics.memory_waits.inc();
     metrics.reloaded(true);
     metrics.config_request("forwarded");
-    let claims = metrics.claims().topic("orders");
-    for counter in [
-        &claims.offloaded_records,
-        &claims.offloaded_bytes,
-        &claims.redeemed_records,
-        &claims.redeemed_bytes,
-        &claims.forged,
-        &claims.orphans,
-    ] {
-        counter.inc();
-    }
-    claims.fell_back("missing");
-    claims.redeem_failed("missing");
-    metrics
-        .claims()
-        .store_request("put", "created", Duration::from_millis(80));
     metrics.watch_held_bytes(|| 4_096).unwrap();
+    use_all_of_claims(&metrics);
     (metrics, cluster)
 }
 
@@ -226,7 +233,8 @@ fn every_family_of_the_contract_is_there_once_it_is_used() {
          linger_suspects_total linger_seconds fetch_batch_bytes fetch_oversized_total fetch_stuck_total family_aligned family_gap_bytes \
          broker_unusable claim_offloaded_records_total claim_offloaded_bytes_total claim_redeemed_records_total \
          claim_redeemed_bytes_total claim_forged_total claim_orphans_total claim_fallback_records_total \
-         claim_redeem_failures_total claim_store_requests_total claim_store_seconds"
+         claim_redeem_failures_total claim_fallback_failures_total claim_held_partitions claim_cache_hits_total \
+         claim_cache_bytes claim_store_requests_total claim_store_seconds"
         .split_whitespace()
         .map(|name| format!("sizegate_{name}"))
         .collect();

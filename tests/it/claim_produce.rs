@@ -25,8 +25,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// As the issue has it: a record of 64 KiB, a batch of 1 MiB.
 const ABOVE: usize = 64 * 1024;
 
-/// The store's folder.
+/// The store's folder, gone afterwards.
 pub struct Folder(pub PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0).or_else(|_| fs::remove_file(&self.0));
+    }
+}
 
 impl Folder {
     pub fn new() -> Self {

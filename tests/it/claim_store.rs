@@ -667,7 +667,7 @@ fn one_object_that_many_want_at_a_time_is_written_once() {
         ..quick()
     };
     let metrics = Arc::new(ClaimMetrics::new(10));
-    let service = Service::start(s3.store(patience), Arc::clone(&metrics)).unwrap();
+    let service = Service::start(s3.store(patience), Arc::clone(&metrics), 1 << 20).unwrap();
     let value = Bytes::from_static(VALUE);
     let handle = service.handle();
     let asked: Vec<_> = (0..20)
@@ -690,7 +690,8 @@ fn one_object_that_many_want_at_a_time_is_written_once() {
 fn an_upload_outlives_who_asked_and_keeps_its_lease_until_it_is_over() {
     let s3 = S3::start();
     s3.script("PUT", [Fault::Error(503, "SlowDown"), Fault::Reset]);
-    let service = Service::start(s3.store(quick()), Arc::new(ClaimMetrics::new(1))).unwrap();
+    let service =
+        Service::start(s3.store(quick()), Arc::new(ClaimMetrics::new(1)), 1 << 20).unwrap();
     let lease = Arc::new(());
     let value = Bytes::from_static(VALUE);
     let held = Arc::clone(&lease);
@@ -707,7 +708,8 @@ fn an_upload_outlives_who_asked_and_keeps_its_lease_until_it_is_over() {
 #[test]
 fn objects_of_compressed_batches_lie_compressed_if_that_makes_them_smaller() {
     let s3 = S3::start();
-    let service = Service::start(s3.store(quick()), Arc::new(ClaimMetrics::new(1))).unwrap();
+    let service =
+        Service::start(s3.store(quick()), Arc::new(ClaimMetrics::new(1)), 1 << 20).unwrap();
     let noise = Bytes::from(crate::support::batch::random(50_000, 1));
     let plain = Bytes::from_static(VALUE);
     for (value, suffix) in [(&plain, ".zst"), (&noise, "")] {

@@ -19,7 +19,7 @@ const SESSION: Duration = Duration::from_secs(6);
 const ATTEMPTS: usize = 8;
 
 /// The broker for authentication and rights: only ANONYMOUS, on the plain listener, may do anything.
-fn guarded() -> &'static Kafka {
+pub fn guarded() -> &'static Kafka {
     static GUARDED: OnceLock<Kafka> = OnceLock::new();
     GUARDED.get_or_init(|| {
         let options = KafkaOptions {
@@ -42,7 +42,7 @@ fn guarded() -> &'static Kafka {
     })
 }
 
-fn sasl<'a>(
+pub fn sasl<'a>(
     mechanism: &'a str,
     (username, password): (&'a str, &'a str),
 ) -> Vec<(&'a str, &'a str)> {
@@ -199,11 +199,11 @@ const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
 
 /// AclOperation
 const READ: i8 = 3;
-const WRITE: i8 = 4;
+pub const WRITE: i8 = 4;
 const DESCRIBE: i8 = 8;
 const DESCRIBE_CONFIGS: i8 = 10;
 
-fn allow(kafka: &Kafka, principal: &str, topic: &str, operation: i8) {
+pub fn allow(kafka: &Kafka, principal: &str, topic: &str, operation: i8) {
     let text = |value: &str| StrBytes::from_string(value.to_owned());
     // ResourceType TOPIC, PatternType LITERAL, AclPermissionType ALLOW.
     let acl = AclCreation::default()

@@ -49,6 +49,11 @@ impl Running {
         self
     }
 
+    /// Waits as a session would, on another runtime than the control plane's.
+    pub fn wait<T>(&self, what: impl Future<Output = T>) -> T {
+        self.runtime.block_on(what)
+    }
+
     pub fn error(&self) -> String {
         eventually(PATIENCE, "an error", || self.cluster.status().error)
     }

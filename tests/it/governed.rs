@@ -21,6 +21,7 @@ use kafka_protocol::messages::{
     AlterConfigsRequest, ApiKey, CreateTopicsRequest, CreateTopicsResponse, DescribeConfigsRequest,
     IncrementalAlterConfigsRequest, TopicName,
 };
+use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -234,6 +235,33 @@ fn a_topic_is_not_created_against_its_rule_and_its_neighbours_are() {
         let requests = |verdict| metrics.sum("config_requests_total", &[("verdict", verdict)]);
         assert_eq!((requests("partial"), requests("refused")), (6.0, 1.0));
     }
+}
+
+#[test]
+fn the_api_shows_what_a_topics_rule_lets_requests_set() {
+    let kafka = Kafka::shared(KAFKA_VERSIONS[0]);
+    let name = kafka.topic("gov-shown", 1, &[]).name;
+    let codecs = "    codecs: {allow: [zstd, snappy], above: 100KiB}\n";
+    let sizegate = Sizegate::start(kafka, &format!("{RULE}{codecs}"));
+    let shown = eventually(PATIENCE, "the topic is known", || {
+        let listed = sizegate.json(&format!("/api/v1/topics?topic={name}"));
+        listed["topics"].get(0).cloned()
+    });
+    assert_eq!(
+        shown["topic_config"],
+        json!({
+            "max_message_bytes": {"min": "64KiB", "max": "10MiB"}, "segment_bytes": {"min": "16MiB"},
+            "compression_type": ["producer", "zstd"], "brokers": false,
+        })
+    );
+    assert_eq!(
+        shown["codecs"],
+        json!({"allow": ["zstd", "snappy"], "above": "100KiB", "unless_incompressible": true})
+    );
+    let free = sizegate.json("/api/v1/topics");
+    let free = free["topics"].as_array().unwrap().iter();
+    let mut free = free.filter(|topic| topic["rule"].is_null());
+    assert!(free.all(|topic| topic["topic_config"].is_null() && topic["codecs"].is_null()));
 }
 
 #[test]
@@ -702,15 +730,10 @@ fn align_passes_the_gate() {
     kafka.alter_topic_config(&dlt, &[(MAX, Some("300000"))]);
     let yaml = families(&main, "enforce");
     let sizegate = Sizegate::start(kafka, &yaml);
-    let file = crate::support::process::new_dir("align").join("sizegate.yaml");
-    let config = format!(
-        "cluster: {{bootstrap_servers: ['{}']}}\n{yaml}",
-        sizegate.bootstrap()
-    );
-    std::fs::write(&file, config).unwrap();
+    let file = file(sizegate.bootstrap(), &yaml);
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_sizegate"))
         .args(["align", "--apply", "--config"])
-        .arg(&file)
+        .arg(&*file)
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -718,15 +741,12 @@ fn align_passes_the_gate() {
     eventually(PATIENCE, "it is raised", settled);
 }
 
-/// A configuration in front of `kafka`, for commands.
-fn file(kafka: &Kafka, yaml: &str) -> std::path::PathBuf {
-    let file = crate::support::process::new_dir("governed").join("sizegate.yaml");
-    let config = format!(
-        "cluster: {{bootstrap_servers: ['{}']}}\n{yaml}",
-        kafka.bootstrap()
-    );
-    std::fs::write(&file, config).unwrap();
-    file
+/// A configuration for commands, gone afterwards.
+fn file(bootstrap: impl std::fmt::Display, yaml: &str) -> tempfile::TempPath {
+    let config = format!("cluster: {{bootstrap_servers: ['{bootstrap}']}}\n{yaml}");
+    let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    std::fs::write(file.path(), config).unwrap();
+    file.into_temp_path()
 }
 
 /// Exit code and what it printed.
@@ -749,7 +769,10 @@ fn explain_tells_beforehand_what_the_proxy_would_say() {
     let kafka = Kafka::shared(KAFKA_VERSIONS[1]);
     let Pair { main, dlt } = Pair::new(kafka);
     let governed = kafka.topic("gov", 1, &[(MAX, "2000000")]).name;
-    let file = file(kafka, &format!("{RULE}{}", families(&main, "enforce")));
+    let file = file(
+        kafka.bootstrap(),
+        &format!("{RULE}{}", families(&main, "enforce")),
+    );
     let new = unique("gov");
     for (topic, set, code, parts) in [
         (
@@ -830,7 +853,10 @@ fn check_finds_topics_that_have_what_their_rule_forbids() {
     let configs = [(MAX, "20000000"), ("compression.type", "gzip")];
     kafka.create_topic(&format!("{stem}-wrong"), 1, 1, &configs);
     kafka.create_topic(&format!("{stem}-right"), 1, 1, &[]);
-    let file = file(kafka, &RULE.replace("gov-*", &format!("{stem}-*")));
+    let file = file(
+        kafka.bootstrap(),
+        &RULE.replace("gov-*", &format!("{stem}-*")),
+    );
     let (exit, said) = sizegate(&["check", "--cluster", "--output", "json"], &file);
     assert_eq!(exit, Some(1), "{said}");
     let json: serde_json::Value = serde_json::from_str(&said).unwrap();

@@ -205,7 +205,7 @@ fn producers_authenticate_anew_through_sizegate_and_lose_nothing() {
     };
     let at_last = |mechanism, user| {
         let is_any = (0..5).any(|_| produce(mechanism, user));
-        assert!(is_any, "{mechanism}: no connection authenticated anew");
+        assert!(is_any, "{mechanism}: no connection authenticated again");
     };
     std::thread::scope(|scope| {
         scope.spawn(|| at_last("SCRAM-SHA-256", SCRAM_256_USER));

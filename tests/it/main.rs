@@ -3,6 +3,18 @@
 //! `cargo test --test it families` runs those of one module. Tests that own their process (an allocator that counts
 //! for all threads) are binaries of their own beside this folder.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::todo,
+    reason = "tests"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -14,8 +26,10 @@ mod brokers_say;
 mod check_cluster;
 mod claim_batches;
 mod claim_commands;
+mod claim_consume;
 mod claim_produce;
 mod claim_producers;
+mod claim_queue;
 mod claim_store;
 mod claim_stores;
 mod cli;
@@ -53,13 +67,16 @@ mod metrics_live;
 mod near_limit;
 mod observe;
 mod own_addresses;
+mod own_records;
 mod page;
 mod pieces;
 mod readme;
 mod real_clients;
+mod refusal_topic;
 mod reload;
 mod remedies;
 mod rules_hold;
+mod scan;
 mod spring_chain;
 mod stored_batches;
 mod suggest;

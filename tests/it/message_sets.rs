@@ -471,7 +471,7 @@ fn in_front_of_kafka_4_what_a_rule_forbids_is_refused_by_code_and_all_else_ends_
 }
 
 #[test]
-fn a_bomb_inside_a_message_is_not_unpacked() {
+fn a_bomb_inside_a_message_is_not_decompressed() {
     let zeros = vec![0u8; 16 << 20];
     let limits = DeepLimits {
         record_bytes: Some(100_000),

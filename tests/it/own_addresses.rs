@@ -15,8 +15,8 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn check(yaml: &str, arguments: &[&str]) -> (i32, String, String) {
-    let dir = crate::support::process::new_dir("own");
-    let file = dir.join("sizegate.yaml");
+    let dir = tempfile::TempDir::new().unwrap();
+    let file = dir.path().join("sizegate.yaml");
     std::fs::write(&file, yaml).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_sizegate"))
         .args(["check", "--config"])

@@ -403,6 +403,8 @@ fn topic(n: u64) -> TopicView {
             limit(Gate::Record, 65_536, Source::Rule, Some(HOSTILE)),
             limit(Gate::Ratio, 100, Source::Rule, Some(HOSTILE)),
         ],
+        topic_config: None,
+        codecs: None,
         batches: Some(BatchCounts {
             forwarded: n * n,
             refused: n % 3,
@@ -450,5 +452,6 @@ fn refusal(n: u64) -> RefusalRecord {
         codec: Some(Codec::Lz4),
         records: Some(12),
         record: Some(3),
+        record_key: None,
     }
 }

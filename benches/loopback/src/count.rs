@@ -45,9 +45,32 @@ pub struct Count {
 /// Instructions per request, by size and version.
 pub type Figures = BTreeMap<String, u64>;
 
+/// What the rule of the topic says beside its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Nothing.
+    Plain,
+    /// What requests may set its topics' configs to: a Produce must not pay for it.
+    Governed,
+}
+
+impl Rule {
+    const fn yaml(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Governed => {
+                "topic_config: {max_message_bytes: {min: 64KiB, max: 10MiB}, segment_bytes: {min: 16MiB}}"
+            }
+        }
+    }
+}
+
 /// What a figure is called.
-pub fn name(batch: &str, version: Version) -> String {
-    format!("{batch} {version:?}")
+pub fn name(batch: &str, version: Version, rule: Rule) -> String {
+    match rule {
+        Rule::Plain => format!("{batch} {version:?}"),
+        Rule::Governed => format!("{batch} {version:?} governed"),
+    }
 }
 
 /// The figures of an earlier count.
@@ -84,7 +107,7 @@ pub fn count(
     programs: &Programs,
     sink: &Sink,
     (batch, batch_bytes): (&'static str, usize),
-    version: Version,
+    (version, rule): (Version, Rule),
     runs: usize,
 ) -> io::Result<Count> {
     let ring = Arc::new(Ring::produce(8, batch_bytes, version, Content::Json));
@@ -92,13 +115,16 @@ pub fn count(
     let (few, more) = (FEW / share, MORE / share);
     let mut instructions_per_request = Vec::new();
     for _ in 0..runs {
-        let shorter = instructions(programs, sink, &ring, few)?;
-        let longer = instructions(programs, sink, &ring, few + more)?;
+        let shorter = instructions(programs, sink, (&ring, rule), few)?;
+        let longer = instructions(programs, sink, (&ring, rule), few + more)?;
         instructions_per_request.push(longer.saturating_sub(shorter) / more);
     }
     Ok(Count {
         batch,
-        version: format!("{version:?}"),
+        version: match rule {
+            Rule::Plain => format!("{version:?}"),
+            Rule::Governed => format!("{version:?}, governed rule"),
+        },
         instructions_per_request,
     })
 }
@@ -107,11 +133,11 @@ pub fn count(
 fn instructions(
     programs: &Programs,
     sink: &Sink,
-    ring: &Arc<Ring>,
+    (ring, rule): (&Arc<Ring>, Rule),
     requests: u64,
 ) -> io::Result<u64> {
     let profile = programs.directory.join("callgrind.out");
-    let peer = Peer::start_counted(programs, sink.address(), &profile)?;
+    let peer = Peer::start_counted(programs, sink.address(), &profile, rule.yaml())?;
     let mut clients = Clients::connect(peer.address, 1)?;
     let outcome = clients.run(ring, 1, TIME, requests)?;
     if outcome.requests != requests {

@@ -272,6 +272,11 @@ fn run(args: RunArgs) -> io::Result<()> {
 }
 
 fn count(args: CountArgs) -> io::Result<()> {
+    const CASES: [(Version, count::Rule); 3] = [
+        (Version::V9, count::Rule::Plain),
+        (Version::V13, count::Rule::Plain),
+        (Version::V13, count::Rule::Governed),
+    ];
     if !count::is_possible() {
         return Err(io::Error::other(
             "valgrind is missing: install it from your system's packages",
@@ -295,13 +300,13 @@ fn count(args: CountArgs) -> io::Result<()> {
     let mut slower = Vec::new();
     println!("| batch | Produce | instructions per request |\n|---|---|---|");
     for size in rounds::SIZES {
-        for version in [Version::V9, Version::V13] {
-            let name = count::name(size.0, version);
+        for case in CASES {
+            let name = count::name(size.0, case.0, case.1);
             let figure = baseline.as_ref().map(|figures| figures.get(&name).copied());
             if figure == Some(None) {
                 continue;
             }
-            let count = count::count(&programs, &sink, size, version, args.runs)?;
+            let count = count::count(&programs, &sink, size, case, args.runs)?;
             let counts: Vec<String> = count
                 .instructions_per_request
                 .iter()

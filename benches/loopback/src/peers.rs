@@ -99,7 +99,7 @@ impl Peer {
             .directory
             .join(format!("{}-{port}.log", kind.label()));
         let command = match kind {
-            Kind::Sizegate => sizegate(programs, address, sink, limits, "")?,
+            Kind::Sizegate => sizegate(programs, address, sink, (limits, ""), "")?,
             Kind::Haproxy | Kind::Direct => haproxy(programs, address, sink)?,
         };
         let mut peer = Self::spawn(kind, address, command, &log)?;
@@ -126,11 +126,12 @@ impl Peer {
         Ok(())
     }
 
-    /// sizegate with one worker, under callgrind, which writes `profile` at its end.
+    /// sizegate with one worker, under callgrind, which writes `profile` at its end. `rule`: more of its rule.
     pub fn start_counted(
         programs: &Programs,
         sink: SocketAddr,
         profile: &Path,
+        rule: &str,
     ) -> io::Result<Self> {
         let address = SocketAddr::from(([127, 0, 0, 1], free_ports(3)?));
         let log = programs.directory.join("callgrind.log");
@@ -138,7 +139,8 @@ impl Peer {
             threads: 1,
             ..programs.clone()
         };
-        let counted = sizegate(&one, address, sink, "", "inspection: {decode: never}")?;
+        let more = "inspection: {decode: never}";
+        let counted = sizegate(&one, address, sink, ("", rule), more)?;
         let mut command = Command::new("valgrind");
         command
             .arg("--tool=callgrind")
@@ -286,13 +288,13 @@ backend servers
     Ok(command)
 }
 
-/// The batch gate on: the learned limit, and a rule's. `limits` are more of them, `more` goes to the end of the
-/// configuration.
+/// The batch gate on: the learned limit, and a rule's. `limits` are more of them, `rule` is more of the rule, `more` goes
+/// to the end of the configuration.
 fn sizegate(
     programs: &Programs,
     address: SocketAddr,
     sink: SocketAddr,
-    limits: &str,
+    (limits, rule): (&str, &str),
     more: &str,
 ) -> io::Result<Command> {
     let config = programs
@@ -322,6 +324,7 @@ rules:
     topics: [\"{TOPIC}*\"]
     limits: {{batch_bytes: 2MiB}}
     action: reject
+    {rule}
 admin: {{bind: 127.0.0.1:{admin_port}}}
 {more}
 "

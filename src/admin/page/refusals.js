@@ -48,7 +48,7 @@ export function body({ refusals: { refusals } }, { params }) {
 }
 
 const speaksOf = (refusal, words) =>
-  [refusal.topic, refusal.client_id, refusal.software, refusal.address, refusal.principal ?? "", refusal.id]
+  [refusal.topic, refusal.client_id, refusal.software, refusal.address, refusal.principal ?? "", refusal.record_key ?? "", refusal.id]
     .some((field) => field.toLowerCase().includes(words));
 
 /** One refusal. */
@@ -73,6 +73,7 @@ export function entry(refusal) {
       fact("software", refusal.software || "does not say"),
       fact("from", refusal.address),
       refusal.principal ? fact("principal", refusal.principal) : null,
+      refusal.record_key ? fact("record key", refusal.record_key) : null,
       refusal.member ? fact("kept for", refusal.member) : null,
       fact("answer", refusal.action === "observe" ? "observed only: forwarded" : errorText(refusal.error_code)),
       refusal.refused_by === "broker" ? fact("refused by", "the broker") : null,

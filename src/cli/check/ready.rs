@@ -2,17 +2,18 @@
 //!
 //! Invariant: done within [`PATIENCE`] and a little, whatever answers at the port.
 
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::cli::http::Get;
 use crate::cli::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, print, print_mistakes};
 
 /// For the whole of it. Container engines give a health check 30 s, kubelet 1 s unless told otherwise.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// `/readyz` says a few sentences.
-const LONGEST_RESPONSE: u64 = 16 * 1024;
+const LONGEST_RESPONSE: usize = 16 * 1024;
 
 /// Asks the proxy that runs with this configuration.
 pub(super) fn run(args: &ConfigArgs) -> ExitCode {
@@ -68,36 +69,15 @@ fn reachable(bind: SocketAddr) -> SocketAddr {
 
 /// Status and body of `/readyz`.
 fn ask(admin: SocketAddr) -> io::Result<(u16, String)> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut stream = TcpStream::connect_timeout(&admin, PATIENCE)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    // The server closes after its response.
-    write!(
-        stream,
-        "GET /readyz HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut response = Vec::new();
-    let mut chunk = [0; 4096];
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || response.len() as u64 > LONGEST_RESPONSE {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut chunk)? {
-            0 => break,
-            read => response.extend_from_slice(chunk.get(..read).unwrap_or_default()),
-        }
-    }
-    let response = String::from_utf8_lossy(&response);
-    let (head, body) = response
-        .split_once("\r\n\r\n")
-        .ok_or_else(|| io::Error::other("it does not speak HTTP"))?;
-    let status = head
-        .strip_prefix("HTTP/1.1 ")
-        .and_then(|rest| rest.get(..3)?.parse().ok())
-        .ok_or_else(|| io::Error::other("it does not speak HTTP/1.1"))?;
-    Ok((status, body.to_owned()))
+    let get = Get {
+        host: &admin.to_string(),
+        path: "/readyz",
+        silence: PATIENCE,
+        total: PATIENCE,
+        most_bytes: LONGEST_RESPONSE,
+    };
+    get.ask(admin)
+        .map(|response| (response.status, response.body))
 }
 
 #[cfg(test)]

@@ -161,9 +161,9 @@ fn decimal(bytes: u64) -> String {
     let mut amount = bytes as f64;
     let mut at = 0;
     // What would be rounded up to a thousand is the next unit's one.
-    while amount >= 999.5 && at < UNITS.len() - 1 {
+    while amount >= 999.5 && at < UNITS.len().saturating_sub(1) {
         amount /= 1e3;
-        at += 1;
+        at = at.saturating_add(1);
     }
     let digits = match amount {
         _ if at == 0 => 0,

@@ -138,7 +138,10 @@ impl Names {
 
     /// Its name; its part of the key, where there is no such topic any more.
     fn of(&self, key: &str) -> String {
-        let end = key.match_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+        let end = key
+            .match_indices('/')
+            .nth(1)
+            .map_or(0, |(at, _)| at.saturating_add(1));
         let prefix = key.get(..end).unwrap_or_default();
         self.0.get(prefix).cloned().unwrap_or_else(|| {
             let part = prefix.split('/').nth(1).unwrap_or_default();
@@ -180,7 +183,9 @@ async fn read_tickets(
                 match OpenBatch::open(&batch.bytes, MOST_BATCH_BYTES, &mut decoders) {
                     Ok(open) => named(&open, &space, &mut tickets.hashes),
                     Err(Unopened::Control | Unopened::NoRecords) => {}
-                    Err(_) => tickets.unreadable_batches += 1,
+                    Err(_) => {
+                        tickets.unreadable_batches = tickets.unreadable_batches.saturating_add(1);
+                    }
                 }
                 let (at, count) = (batch.last_offset, tickets.hashes.len());
                 progress.say(|| {
@@ -233,16 +238,16 @@ impl Counted<'_> {
             .duration_since(object.written)
             .unwrap_or_default();
         let of = self.of.entry(topic).or_default();
-        of.objects += 1;
+        of.objects = of.objects.saturating_add(1);
         if self.tickets.hashes.contains(&hash(&object.key)) {
-            of.named += 1;
+            of.named = of.named.saturating_add(1);
         } else if age <= self.desk.claim.grace {
-            of.young += 1;
+            of.young = of.young.saturating_add(1);
         } else if age > self.desk.claim.retention {
-            of.outlived += 1;
+            of.outlived = of.outlived.saturating_add(1);
         } else {
-            of.orphans += 1;
-            of.orphan_bytes += object.bytes;
+            of.orphans = of.orphans.saturating_add(1);
+            of.orphan_bytes = of.orphan_bytes.saturating_add(object.bytes);
             of.oldest = Some(
                 of.oldest
                     .map_or(object.written, |oldest| oldest.min(object.written)),

@@ -344,7 +344,9 @@ fn of_object(ticket: &Ticket, object: Option<Listed>, desk: &Desk<'_>) -> (Strin
         |left| {
             format!(
                 "kept for {} more at least",
-                time_text(Duration::from_secs(left.as_secs() / 3_600 * 3_600))
+                time_text(Duration::from_secs(
+                    (left.as_secs() / 3_600).saturating_mul(3_600)
+                ))
             )
         },
     );

@@ -139,9 +139,9 @@ impl Verifying<'_> {
                 while !looking.is_empty()
                     && (looking.len() >= AT_ONCE || held.saturating_add(bytes) > AT_ONCE_BYTES)
                 {
-                    held -= self.take(looking.next().await);
+                    held = held.saturating_sub(self.take(looking.next().await));
                 }
-                held += bytes;
+                held = held.saturating_add(bytes);
                 looking.push(async move {
                     let found = look(desk, &ticket, &place, sizes_only).await;
                     Looked {
@@ -159,7 +159,7 @@ impl Verifying<'_> {
                     grouped(at.unsigned_abs()),
                     grouped(end.unsigned_abs()),
                     grouped(tally.tickets),
-                    grouped(tally.missing + tally.corrupt)
+                    grouped(tally.missing.saturating_add(tally.corrupt))
                 )
             });
         }
@@ -181,7 +181,7 @@ impl Verifying<'_> {
             // No client's records, or all of them gone by compaction.
             Err(Unopened::Control | Unopened::NoRecords) => return Vec::new(),
             Err(_) => {
-                self.tally.unreadable_batches += 1;
+                self.tally.unreadable_batches = self.tally.unreadable_batches.saturating_add(1);
                 return Vec::new();
             }
         };
@@ -189,17 +189,17 @@ impl Verifying<'_> {
             .parts()
             .map(|(_, parts)| batch.offset(&parts).unwrap_or(-1))
             .collect();
-        self.tally.records += offsets.len() as u64;
+        self.tally.records = self.tally.records.saturating_add(offsets.len() as u64);
         let mut sound = Vec::new();
         let found: Vec<_> =
             tickets(&batch, &self.args.topic, &self.namespace, &self.desk.keys).collect();
         for found in found {
-            self.tally.tickets += 1;
+            self.tally.tickets = self.tally.tickets.saturating_add(1);
             let offset = offsets.get(found.record as usize).copied().unwrap_or(-1);
             match found.ticket {
                 Ok((ticket, place)) => sound.push((offset, ticket, place)),
                 Err(why) => {
-                    self.tally.forged += 1;
+                    self.tally.forged = self.tally.forged.saturating_add(1);
                     self.tally.note(Bad {
                         partition,
                         offset,
@@ -219,8 +219,8 @@ impl Verifying<'_> {
         };
         match looked.found {
             Ok(()) => {
-                self.tally.sound += 1;
-                self.tally.sound_bytes += looked.bytes;
+                self.tally.sound = self.tally.sound.saturating_add(1);
+                self.tally.sound_bytes = self.tally.sound_bytes.saturating_add(looked.bytes);
             }
             Err(failure) => {
                 let counted = match failure.class {
@@ -228,7 +228,7 @@ impl Verifying<'_> {
                     Class::Corrupt => &mut self.tally.corrupt,
                     Class::Transient | Class::Config => &mut self.tally.unknown,
                 };
-                *counted += 1;
+                *counted = counted.saturating_add(1);
                 self.tally.note(Bad {
                     partition: looked.partition,
                     offset: looked.offset,
@@ -267,8 +267,11 @@ async fn look(
 }
 
 fn outcome(topic: &str, tally: &Tally) -> Outcome {
-    let bad = tally.missing + tally.corrupt + tally.forged;
-    let exit = worst(bad > 0, tally.unknown + tally.unreadable_batches > 0);
+    let bad = tally
+        .missing
+        .saturating_add(tally.corrupt)
+        .saturating_add(tally.forged);
+    let exit = worst(bad > 0, tally.unknown > 0 || tally.unreadable_batches > 0);
     let mut text = table(&[
         row(["records", &grouped(tally.records)]),
         row(["tickets", &grouped(tally.tickets)]),
@@ -290,7 +293,7 @@ fn outcome(topic: &str, tally: &Tally) -> Outcome {
             ])
         }));
         text.push_str(&format!("\n{}", table(&rows)));
-        let all = bad + tally.unknown;
+        let all = bad.saturating_add(tally.unknown);
         if let Some(more @ 1..) = all.checked_sub(SHOWN as u64) {
             text.push_str(&format!("and {} more\n", grouped(more)));
         }

@@ -3,6 +3,7 @@
 //! Invariant: what is not a bucket of a known histogram with a topic is passed over; series that differ only in
 //! other labels (replicas: `instance`, `pod`) are added up.
 
+use crate::text::first_chars;
 use std::collections::BTreeMap;
 
 /// What was measured of one topic.
@@ -39,7 +40,7 @@ pub struct NoSample {
 /// A line that begins like one of our histograms and cannot be read.
 pub fn read(text: &str) -> Result<BTreeMap<String, Measured>, NoSample> {
     let mut topics = BTreeMap::new();
-    for (at, line) in text.lines().enumerate() {
+    for (number, line) in (1..).zip(text.lines()) {
         let histogram: fn(&mut Measured) -> &mut Histogram = match line.split('{').next() {
             Some("sizegate_batch_wire_bytes_bucket") => |measured| &mut measured.batch,
             Some("sizegate_record_bytes_bucket") => |measured| &mut measured.record,
@@ -49,8 +50,8 @@ pub fn read(text: &str) -> Result<BTreeMap<String, Measured>, NoSample> {
             _ => continue,
         };
         let bucket = bucket(line).ok_or_else(|| NoSample {
-            line: at + 1,
-            text: line.chars().take(200).collect(),
+            line: number,
+            text: first_chars(line, 200).to_owned(),
         })?;
         let measured: &mut Measured = topics.entry(bucket.topic).or_default();
         let histogram = histogram(measured);
@@ -85,7 +86,12 @@ fn bucket(line: &str) -> Option<Bucket> {
         rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
     }
     // A timestamp may follow the value.
-    let count: f64 = rest[1..].split_whitespace().next()?.parse().ok()?;
+    let count: f64 = rest
+        .strip_prefix('}')?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
     let bound = match bound?.as_str() {
         "+Inf" => None,
         bytes => Some(bytes.parse::<f64>().ok().filter(|bytes| *bytes >= 0.0)? as u64),
@@ -100,11 +106,11 @@ fn bucket(line: &str) -> Option<Bucket> {
 /// A label's value up to its closing quote, and what follows it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
-    let mut chars = text.char_indices();
-    while let Some((at, c)) = chars.next() {
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
         match c {
-            '"' => return Some((value, &text[at + 1..])),
-            '\\' => match chars.next()?.1 {
+            '"' => return Some((value, chars.as_str())),
+            '\\' => match chars.next()? {
                 'n' => value.push('\n'),
                 escaped => value.push(escaped),
             },

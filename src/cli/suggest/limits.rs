@@ -161,7 +161,7 @@ fn quantile(histogram: &Histogram, share: f64) -> f64 {
             } else {
                 1.0
             };
-            return below_bytes as f64 + (bytes - below_bytes) as f64 * inside;
+            return below_bytes as f64 + bytes.saturating_sub(below_bytes) as f64 * inside;
         }
         (below_bytes, below) = (bytes, at_most);
     }

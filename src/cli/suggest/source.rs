@@ -1,14 +1,17 @@
 //! Reads measurements: `/metrics` of a running proxy, or a file.
 
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::{self, Read as _};
+use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a proxy may take to answer.
+use crate::cli::http::{Get, Response};
+
+/// How long a proxy may say nothing, and how long it may take for everything over a slow line.
 const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE_FOR_ALL: Duration = Duration::from_secs(600);
 /// A thousand topics have 20 MB.
-const MOST_BYTES: u64 = 256 * 1024 * 1024;
+const MOST_BYTES: usize = 256 * 1024 * 1024;
 
 /// The text at `from`: an `http://` address or a path.
 ///
@@ -26,10 +29,10 @@ pub fn read(from: &str) -> Result<String, String> {
     read_file(Path::new(from)).map_err(|error| format!("{from}: {error}"))
 }
 
-fn read_file(path: &Path) -> std::io::Result<String> {
+fn read_file(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?
-        .take(MOST_BYTES)
+        .take(MOST_BYTES as u64)
         .read_to_string(&mut text)?;
     Ok(text)
 }
@@ -46,33 +49,26 @@ fn over_http(rest: &str) -> Result<String, String> {
     } else {
         format!("{host}:80")
     };
-    let response = ask(
-        &with_port,
-        &format!("GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n"),
-    )
-    .map_err(|error| error.to_string())?;
-    let response = String::from_utf8(response).map_err(|_| "the response is no text".to_owned())?;
-    let (head, body) = response
-        .split_once("\r\n\r\n")
-        .ok_or("the response is no HTTP, or was cut")?;
-    let status = head.lines().next().unwrap_or_default();
-    match status.split(' ').nth(1) {
-        Some("200") => Ok(body.to_owned()),
-        _ => Err(format!("the response is `{status}`")),
+    let get = Get {
+        host,
+        path: &format!("/{path}"),
+        silence: PATIENCE,
+        total: PATIENCE_FOR_ALL,
+        most_bytes: MOST_BYTES,
+    };
+    let response = ask(&with_port, &get).map_err(|error| error.to_string())?;
+    match response.status {
+        200 => Ok(response.body),
+        _ => Err(format!("the response is `{}`", response.status_line)),
     }
 }
 
-fn ask(address: &str, request: &str) -> std::io::Result<Vec<u8>> {
-    let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
+/// The first of the host's addresses that answers.
+fn ask(address: &str, get: &Get<'_>) -> io::Result<Response> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
     for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(mut stream) => {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.write_all(request.as_bytes())?;
-                let mut response = Vec::new();
-                stream.take(MOST_BYTES).read_to_end(&mut response)?;
-                return Ok(response);
-            }
+        match get.ask(address) {
+            Ok(response) => return Ok(response),
             Err(error) => last = error,
         }
     }

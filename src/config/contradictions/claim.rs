@@ -1,4 +1,4 @@
-//! What the claim check cannot do together with something else.
+//! Finds keys that contradict the claim check.
 
 use crate::config::mistakes::{Report, below};
 use crate::config::{Config, Decode, TopicPattern};

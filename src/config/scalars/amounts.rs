@@ -59,7 +59,7 @@ pub(crate) fn size_text(bytes: u64) -> String {
         .find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit) && *unit > 1)
         .map_or_else(
             || bytes.to_string(),
-            |(name, unit)| format!("{}{name}", bytes / unit),
+            |(name, unit)| format!("{}{name}", bytes.checked_div(*unit).unwrap_or(bytes)),
         )
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn time_text(time: Duration) -> String {
         .find(|(_, unit)| ms >= *unit && ms.is_multiple_of(*unit))
         .map_or_else(
             || format!("{ms}ms"),
-            |(name, unit)| format!("{}{name}", ms / unit),
+            |(name, unit)| format!("{}{name}", ms.checked_div(*unit).unwrap_or(ms)),
         )
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn any_size(text: &str) -> Result<u64, String> {
 
 fn number_and_unit(text: &str) -> Result<(u64, &str), String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
-    let number = &text[..text.len() - unit.len()];
+    let number = text.strip_suffix(unit).unwrap_or_default();
     if number.is_empty() {
         return Err(String::new());
     }

@@ -1,14 +1,12 @@
 //! The claim check's section and a rule's `offload`: defaults, secrets, and what each must hold by itself.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use super::credentials::password_from;
 use super::entries;
-use crate::claim::{Key as SigningKey, KeyError, Keys, Layout, StoreUri};
-use crate::config::claim::{
-    ClaimCheck, ClaimKey, Fallback, Offload, Redeem, StoreFailure, StoreOption, Unredeemed,
-};
+use crate::claim::{Key as SigningKey, KeyError, Keys, StoreUri};
+use crate::config::claim::{ClaimCheck, ClaimKey, Fallback, Offload, Redeem, StoreOption};
+use crate::config::defaults;
+use crate::config::interpolate::password_from;
 use crate::config::mistakes::{Report, below};
 use crate::config::raw::{
     Field, Key, RawClaimCheck, RawClaimKey, RawFallback, RawOffload, RawOptions, RawRedeem,
@@ -18,7 +16,6 @@ use crate::vocabulary::Action;
 
 const SECTION: &str = "claim_check";
 const KEYS: &str = "claim_check.keys";
-const DAY: Duration = Duration::from_secs(86_400);
 
 /// `None`: something it cannot do without is missing or wrong, and was noted.
 pub(super) fn section(raw: RawClaimCheck, report: &mut Report) -> Option<ClaimCheck> {
@@ -39,9 +36,9 @@ pub(super) fn section(raw: RawClaimCheck, report: &mut Report) -> Option<ClaimCh
         store: store?,
         store_options,
         keys,
-        layout: raw.layout.or(Layout::Day),
-        retention: raw.retention.or(Interval(DAY * 16)).0,
-        grace: raw.grace.or(Interval(Duration::from_secs(600))).0,
+        layout: raw.layout.or(defaults::LAYOUT),
+        retention: raw.retention.or(Interval(defaults::RETENTION)).0,
+        grace: raw.grace.or(Interval(defaults::GRACE)).0,
         fallback: fallback(raw.fallback.section()),
     })
 }
@@ -50,10 +47,10 @@ fn fallback(raw: RawFallback) -> Fallback {
     Fallback {
         topic: raw
             .topic
-            .or(FallbackTopic("{topic}.claim.missing".to_owned()))
+            .or(FallbackTopic(defaults::FALLBACK_TOPIC.to_owned()))
             .0,
-        on_missing: raw.on_missing.or(Unredeemed::Fallback),
-        on_corrupt: raw.on_corrupt.or(Unredeemed::Fallback),
+        on_missing: raw.on_missing.or(defaults::ON_MISSING),
+        on_corrupt: raw.on_corrupt.or(defaults::ON_CORRUPT),
     }
 }
 
@@ -175,7 +172,6 @@ pub(super) fn offload(
         return None;
     }
     let raw = raw.section();
-    let is_unread = matches!(raw.redeem, Field::Wrong);
     let redeem = match raw.redeem {
         Field::Given(RawRedeem::Word(false)) => Redeem::Nobody,
         Field::Given(RawRedeem::Section(section)) => {
@@ -191,15 +187,9 @@ pub(super) fn offload(
         }
         _ => Redeem::All,
     };
-    if redeem != Redeem::Nobody && !is_unread {
-        report.note(
-            &below(path, "redeem"),
-            "must be `false` in this version: consumers get tickets, and redeem them by themselves; write `offload: {redeem: false}`",
-        );
-    }
     Some(Offload {
-        above_bytes: raw.above.or(Size(64 * 1024)).0,
-        on_store_failure: raw.on_store_failure.or(StoreFailure::Refuse),
+        above_bytes: raw.above.or(Size(defaults::OFFLOAD_ABOVE_BYTES)).0,
+        on_store_failure: raw.on_store_failure.or(defaults::ON_STORE_FAILURE),
         redeem,
     })
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::config::interpolate::{cannot_read, password_from};
 use crate::config::mistakes::{Report, below, shown};
 use crate::config::raw::{Field, Key, RawClientTls, RawSasl, RawServerTls};
 use crate::config::{ClientTls, Identity, Sasl, ServerTls};
@@ -72,26 +73,6 @@ pub(super) fn sasl(raw: RawSasl, report: &mut Report) -> Option<Sasl> {
         username: raw.username.value()?.0,
         password: password?,
     })
-}
-
-/// The password in a file, without the line end that editors and `echo` leave.
-pub(super) fn password_from(file: PathBuf, key: &str, report: &mut Report) -> Option<String> {
-    let text = match std::fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) => {
-            report.note(key, cannot_read(&file, &error.to_string()));
-            return None;
-        }
-    };
-    let password = text.trim_end_matches(['\r', '\n']);
-    if password.is_empty() {
-        report.note(
-            key,
-            format!("{} is empty", shown(&file.display().to_string())),
-        );
-        return None;
-    }
-    Some(password.to_owned())
 }
 
 pub(super) fn server_tls(raw: RawServerTls, report: &mut Report) -> Option<ServerTls> {
@@ -170,11 +151,4 @@ fn pem_problem(path: &Path, what: &str, error: rustls::pki_types::pem::Error) ->
         ),
         error => format!("{} is not PEM: {error}", shown(&path.display().to_string())),
     }
-}
-
-fn cannot_read(path: &Path, error: &str) -> String {
-    format!(
-        "cannot read {}: {error}",
-        shown(&path.display().to_string())
-    )
 }

@@ -77,9 +77,9 @@ impl Triage<'_> {
                 grouped(record.at(limit.gate).saturating_add(headroom))
             )
         }));
-        let unpacked = record.uncompressed_bytes.saturating_add(headroom);
-        let grows =
-            taken.filter(|taken| record.is_compressed && *taken >= travels && *taken < unpacked);
+        let uncompressed = record.uncompressed_bytes.saturating_add(headroom);
+        let grows = taken
+            .filter(|taken| record.is_compressed && *taken >= travels && *taken < uncompressed);
         let estimate = record.estimate_bytes.saturating_add(headroom);
         let writer = reach
             .family
@@ -92,7 +92,7 @@ impl Triage<'_> {
                      written uncompressed: that is {} bytes with headroom, and does not fit.",
                     grouped(travels),
                     grouped(taken),
-                    grouped(unpacked)
+                    grouped(uncompressed)
                 )
             }),
             writer.map(|writer| {

@@ -5,14 +5,12 @@
 
 use std::sync::Arc;
 
-use crate::batch::{ESTIMATE_OVERHEAD_BYTES, varint_bytes};
+use crate::batch::{BATCH_HEADER_BYTES, estimate, varint_bytes};
 use crate::families::{Family, Member};
 use crate::policy::clients::ClientRules;
 use crate::policy::{Learned, Limit, MemberBound, MemberLimit, Policy, TopicPolicy};
 use crate::vocabulary::{Action, Gate, LIMITS, Source, labelled};
 
-/// A batch's header.
-const BATCH_HEADER_BYTES: u64 = 61;
 /// A record's attributes and its two deltas, each of one byte: the least that a record has beside its content.
 const LEAST_OVERHEAD_BYTES: u64 = 3;
 
@@ -100,11 +98,14 @@ fn largest_estimate(limits: &[Limit]) -> Option<u64> {
     let of = |limit: &Limit| match limit.gate {
         Gate::Estimate => Some(limit.value),
         Gate::Record => Some(estimate_of(limit.value)),
-        Gate::Uncompressed => Some(estimate_of(limit.value.saturating_sub(BATCH_HEADER_BYTES))),
+        Gate::Uncompressed => Some(estimate_of(
+            limit.value.saturating_sub(BATCH_HEADER_BYTES as u64),
+        )),
         _ => None,
     };
     let batch = limits.iter().find(|limit| limit.gate == Gate::Batch);
-    let batch = batch.map(|limit| estimate_of(limit.value.saturating_sub(BATCH_HEADER_BYTES)));
+    let batch =
+        batch.map(|limit| estimate_of(limit.value.saturating_sub(BATCH_HEADER_BYTES as u64)));
     limits.iter().filter_map(of).min().or(batch)
 }
 
@@ -116,7 +117,7 @@ fn estimate_of(record_bytes: u64) -> u64 {
     let content = record_bytes
         .saturating_sub(length)
         .saturating_sub(LEAST_OVERHEAD_BYTES);
-    content.saturating_add(ESTIMATE_OVERHEAD_BYTES)
+    estimate(content)
 }
 
 /// A topic that a record of a main topic goes to next, or after that.

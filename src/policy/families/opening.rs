@@ -4,6 +4,9 @@
 //! Invariant: a change that leaves every gap as it was, or makes it smaller, is never held up: what raises members
 //! always passes.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! Connections as producers use them, by the ms.
-#![allow(clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! What consumers do in their groups, as far as it tells a rebalance from a return, and one group's restart from
-//! another's start. Groups are coordinated over another connection than the one that fetches.
+//! Watches what consumers do in their groups, as far as it tells a rebalance from a return, and one group's restart
+//! from another's start. Groups are coordinated over another connection than the one that fetches.
 //!
 //! Invariant: constant memory and no lock. Consumers that share a slot only hide a return from each other.
 

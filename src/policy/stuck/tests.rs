@@ -1,5 +1,4 @@
 //! Consumers as they ask and are served, request by request.
-#![allow(clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
 use super::*;
 

@@ -10,14 +10,13 @@ use super::{Close, Session};
 use crate::error_code::{INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE};
 use crate::policy::{Blame, Library, Limit, Place, Refusal, Size, Violation, batch_of};
 use crate::proxy::oversized::OversizedFrame;
-use crate::proxy::report::printable;
 use crate::proxy::topics::TopicHandle;
 use crate::proxy::verdict::{Refused, Sent};
 use crate::telemetry;
 use crate::text::grouped;
+use crate::text::printable;
 use crate::vocabulary::{Action, Codec, CompressionType, Gate, Source};
 use crate::wire::Malformed;
-use crate::wire::api::FrameHead;
 use crate::wire::produce::{self, TopicKey};
 use crate::wire::produce_response::{PartitionResult, ProduceResponse};
 
@@ -85,7 +84,8 @@ impl Session {
                 None,
                 self.who.library(),
             );
-            self.shared.report(&refusal, error_code, false, &self.who);
+            self.shared
+                .report(&refusal, error_code, false, None, &self.who);
             let mut result =
                 PartitionResult::refused(partition, error_code, refusal.text, Vec::new());
             self.who.fit(&mut result);
@@ -95,11 +95,6 @@ impl Session {
             });
         }
         (found.acks != 0).then_some(refused)
-    }
-
-    /// Some broker would close on a request of this size.
-    pub(super) fn may_be_too_large(&self, head: &FrameHead) -> bool {
-        u64::from(head.request_bytes) > self.shared.cluster.least_frame_limit()
     }
 
     /// A broker that closes instead of answering a large Produce most likely found it too large; where its limit is known,
@@ -207,7 +202,7 @@ impl Session {
             ..
         } = sent;
         let codec = codec.map_or("unknown", Codec::label);
-        let (unpacked, unpacked_tail) = match *uncompressed {
+        let (size, size_tail) = match *uncompressed {
             _ if codec == Codec::None.label() => Default::default(),
             // That it is at least as large as a part of it says nothing.
             Some(Size::AtLeast(bytes)) if bytes < *wire_bytes => Default::default(),
@@ -222,9 +217,9 @@ impl Session {
             ),
         };
         Some(format!(
-            "sizegate let {}-{partition} pass, the broker refused it: {} is {} bytes on the wire (codec={codec}{unpacked}); \
+            "sizegate let {}-{partition} pass, the broker refused it: {} is {} bytes on the wire (codec={codec}{size}); \
              {cause}. {remedy} [refused_by=broker code={error_code} topic={} partition={partition} \
-             batch_bytes={wire_bytes}{unpacked_tail} codec={codec} records={records}]",
+             batch_bytes={wire_bytes}{size_tail} codec={codec} records={records}]",
             topic.name,
             batch_of(*records),
             grouped(*wire_bytes),

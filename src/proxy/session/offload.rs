@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Pending;
+use super::requests::Pending;
 use crate::batch::BatchHeader;
 use crate::claim::{
     Class, Failure, Issuer, Namespace, OpenBatch, Planned, SignedTicket, Upload, Uploaded, offload,
@@ -241,7 +241,7 @@ fn made_bytes(frame: &[u8], batches: &[Range<usize>], most_bytes: u64) -> u64 {
     })
 }
 
-fn plan_one(
+pub(in crate::proxy) fn plan_one(
     frame: &Bytes,
     wanted: ToOffload,
     namespace: &Arc<Namespace>,
@@ -381,7 +381,11 @@ fn finished(
 }
 
 /// The request with other records for these entries, in one piece.
-fn rebuilt(frame: &Bytes, version: i16, chains: &BTreeMap<usize, Vec<Bytes>>) -> Option<Bytes> {
+pub(in crate::proxy) fn rebuilt(
+    frame: &Bytes,
+    version: i16,
+    chains: &BTreeMap<usize, Vec<Bytes>>,
+) -> Option<Bytes> {
     let mut layout = Layout::default();
     layout.read(frame, version).ok()?;
     let all = layout.topics.iter().enumerate();

@@ -1,11 +1,13 @@
 //! From the client to the broker: reading and waiting. What arrives is cut into frames (`frames.rs`), Produce is judged
-//! (`produce.rs`), the rest passes.
+//! (`produce.rs`) and waits where it must (`queue.rs`), the rest passes.
 //!
 //! Invariant: whatever leaves for the broker leaves in whole frames, in the order in which it came.
 
 pub mod configs;
+mod fetch;
 mod frames;
 mod produce;
+mod queue;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,11 +17,10 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
+use self::queue::Queue;
 use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
 use super::offload::Original;
-use super::{
-    BACKLOG_BYTES, Close, Gathering, HEAD, LONGEST_GATHERING, STALL, STALL_BYTES, Session,
-};
+use super::{BACKLOG_BYTES, Close, HEAD, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
 use crate::policy::{Arrival, Policy};
 use crate::proxy::budget::{Account, Admission, Lease};
 use crate::proxy::in_flight::{Expected, Response};
@@ -44,6 +45,10 @@ pub struct Requests {
     /// For the buffer that `rest` keeps while something is waited for.
     rest_lease: Lease,
     waiting: Option<Waiting>,
+    /// Produce requests that wait.
+    queue: Queue,
+    /// The frame at the front of `rest` may not begin before some of the queue has left.
+    is_held_up: bool,
     /// No more requests are read, and why.
     pub ended: Option<Close>,
     /// Produce requests judged since the last read: their share of our time is counted together.
@@ -80,7 +85,7 @@ enum Intake {
     Drain(Box<OversizedFrame>),
 }
 
-/// What the way in waits for.
+/// What the way in waits for before it reads on.
 enum Waiting {
     /// Memory for the frame that is half here.
     Memory {
@@ -88,8 +93,6 @@ enum Waiting {
         begun: Instant,
         admission: Admission,
     },
-    /// What the verdict on a frame that is here needs to know.
-    Knowledge(Gathering),
     /// What the verdict on a request that sets configs needs to know.
     Configs(configs::Pending),
 }
@@ -113,7 +116,12 @@ pub(super) struct Pending {
 impl Requests {
     /// Memory or knowledge is waited for.
     pub fn is_waiting(&self) -> bool {
-        self.waiting.is_some()
+        self.waiting.is_some() || !self.queue.is_empty()
+    }
+
+    /// What is in `rest` waits.
+    fn rest_waits(&self) -> bool {
+        self.waiting.is_some() || self.is_held_up
     }
 
     /// The rest of a frame has yet to come.
@@ -130,7 +138,7 @@ impl Requests {
         !self.rest.is_empty()
             && matches!(self.intake, Intake::Frame)
             && self.half.is_none()
-            && self.waiting.is_none()
+            && !self.rest_waits()
     }
 
     /// A head takes longer than any client needs for it.
@@ -161,10 +169,11 @@ impl Requests {
 impl Session {
     /// Moves what can be moved, one read at most: the responses have their turn too. `Ok(true)` when anything was.
     pub(super) fn poll_requests(&mut self, cx: &mut Context<'_>) -> Result<bool, Close> {
-        let mut moved = false;
+        // Whatever the broker takes or does not take: who has memory for offloading gets on.
+        let mut moved = !self.requests.queue.is_empty() && self.poll_queue(cx)?;
         if !self.to_upstream.is_empty() {
             if self.poll_write_upstream(cx)?.is_pending() {
-                return Ok(false);
+                return Ok(moved);
             }
             moved = true;
         }
@@ -188,6 +197,7 @@ impl Session {
         let is_patient = self.in_flight.remembered_bytes() > Account::FREE_BYTES
             && self.shared.budget.is_short();
         self.requests.ended.is_none()
+            && !self.requests.is_held_up
             && !is_last_read
             && !is_patient
             && !self.in_flight.is_full()
@@ -243,18 +253,6 @@ impl Session {
                 Poll::Ready(facts) => {
                     self.acted_at = Instant::now();
                     self.on_configs_known(pending, facts);
-                    self.consume()?;
-                    Ok(Poll::Ready(true))
-                }
-            },
-            Some(Waiting::Knowledge(mut asking)) => match asking.as_mut().poll(cx) {
-                Poll::Pending => {
-                    self.requests.waiting = Some(Waiting::Knowledge(asking));
-                    Ok(Poll::Pending)
-                }
-                Poll::Ready(pending) => {
-                    self.acted_at = Instant::now();
-                    self.on_produce(pending)?;
                     self.consume()?;
                     Ok(Poll::Ready(true))
                 }
@@ -324,10 +322,10 @@ impl Session {
 
     /// Between two reads: an empty buffer goes back to the worker, and little is kept in little memory.
     fn keep_rest(&mut self, is_short: bool) {
+        let waits = self.requests.rest_waits();
         let Requests {
             rest,
             half,
-            waiting,
             rest_lease,
             ..
         } = &mut self.requests;
@@ -337,12 +335,12 @@ impl Session {
             }
         } else if half.is_none() || is_short {
             let room = half.as_ref().map_or(rest.len(), |half| half.frame_bytes);
-            if rest.capacity() > room && waiting.is_none() {
+            if rest.capacity() > room && !waits {
                 let mut small = BytesMut::with_capacity(room);
                 small.extend_from_slice(rest);
                 rest.clear();
                 buffers::give_back(std::mem::replace(rest, small));
-            } else if waiting.is_some() {
+            } else if waits {
                 *rest_lease = self.shared.budget.charge(rest.capacity());
             }
         }
@@ -359,15 +357,21 @@ impl Session {
         self.requests.rest = BytesMut::new();
         self.requests.half = None;
         self.requests.head_begun = None;
+        self.requests.is_held_up = false;
     }
 
     pub(super) fn expect(&mut self, head: &FrameHead, response: Response) {
+        self.expect_since(head, self.last_traffic, response);
+    }
+
+    /// `since`: when the request was read.
+    pub(super) fn expect_since(&mut self, head: &FrameHead, since: Instant, response: Response) {
         self.in_flight.expect(Expected {
             correlation_id: head.correlation_id,
             api_key: head.api_key,
             api_version: head.api_version,
             request_bytes: head.request_bytes,
-            since: self.last_traffic,
+            since,
             response,
         });
     }

@@ -2,12 +2,14 @@
 //! refusals merged in, everything else passed on as it comes.
 
 mod fetched;
+mod redeemed;
 
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use self::redeemed::Redeeming;
 use super::buffers::{self, BUFFER_BYTES};
 use super::metadata_tap::MetadataTap;
 use super::requests::configs;
@@ -52,6 +54,12 @@ enum Intake {
         frame_bytes: usize,
         expected: Expected,
     },
+    /// A response is held while its tickets are redeemed; nothing is read meanwhile.
+    Redeem {
+        redeeming: Redeeming,
+        frame_bytes: usize,
+        expected: Expected,
+    },
     /// A Fetch response without addresses streams through and is watched; no walker: not understood.
     Watch {
         walker: Option<Walker>,
@@ -82,11 +90,17 @@ impl Responses {
         !matches!(&self.intake, Intake::Head(begun) if begun.is_empty())
     }
 
+    /// The response in hand waits for its originals.
+    pub fn is_redeeming(&self) -> bool {
+        matches!(self.intake, Intake::Redeem { .. })
+    }
+
     /// Memory for what is held of the response in hand.
     pub fn held_bytes(&self) -> usize {
         match &self.intake {
             Intake::Hold { frame, .. } => frame.capacity(),
             Intake::Tail { tail, .. } => tail.capacity(),
+            Intake::Redeem { frame_bytes, .. } => *frame_bytes,
             Intake::Head(_) | Intake::Pass { .. } | Intake::Watch { .. } => 0,
         }
     }
@@ -104,9 +118,13 @@ enum Treatment {
 fn plan(expected: &Expected) -> Treatment {
     let version = expected.api_version;
     match (&expected.response, expected.api_key) {
-        (Response::Produce(_) | Response::Configs(_) | Response::Authenticate(_), _) => {
-            Treatment::Whole
-        }
+        (
+            Response::Produce(_)
+            | Response::Configs(_)
+            | Response::Authenticate(_)
+            | Response::Fetch(_),
+            _,
+        ) => Treatment::Whole,
         (Response::Token | Response::Made(_), _) => Treatment::Pass,
         (Response::Forwarded, api::API_VERSIONS) => Treatment::Whole,
         (Response::Forwarded, api::METADATA) => Treatment::MetadataHead,
@@ -135,6 +153,15 @@ impl Session {
         let had_responses = !self.to_client.is_empty();
         if had_responses && self.poll_write_client(cx)?.is_pending() {
             return Ok(false);
+        }
+        if self.responses.is_redeeming() {
+            let Poll::Ready(redeemed) = self.poll_redeeming(cx) else {
+                return Ok(had_responses);
+            };
+            redeemed
+                .and_then(|()| self.consume_responses())
+                .map_err(Close::MalformedResponse)?;
+            return Ok(true);
         }
         let Upstream::Open(upstream) = &mut self.upstream else {
             return Ok(had_responses);
@@ -260,6 +287,7 @@ impl Session {
                 }
                 Intake::Watch { .. } => self.watch(),
                 Intake::Tail { .. } => self.walk_tail()?,
+                Intake::Redeem { .. } => return Ok(()),
             }
         }
         Ok(())
@@ -271,7 +299,8 @@ impl Session {
             Intake::Pass { expected, .. }
             | Intake::Hold { expected, .. }
             | Intake::Watch { expected, .. }
-            | Intake::Tail { expected, .. } => self.answered(&expected),
+            | Intake::Tail { expected, .. }
+            | Intake::Redeem { expected, .. } => self.answered(&expected),
             Intake::Head(_) => {}
         }
         self.place_made();
@@ -442,6 +471,7 @@ impl Session {
             expected.api_key,
         ) {
             (Response::Produce(produced), _) => self.produce_response(frame, version, produced)?,
+            (Response::Fetch(asked), _) => return self.begin_redeeming(frame, expected, asked),
             (Response::Configs(refused), key) => configs::merged(frame, key, version, &refused)?,
             (Response::Authenticate(claim), _) => {
                 self.on_authenticated(&frame, version, claim);

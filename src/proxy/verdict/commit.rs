@@ -4,16 +4,20 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::measure::{look_inside, sample};
+use super::measure::{look_inside, sample, with_scratch};
 use super::offload::Undone;
-use super::{Evaluated, Gathered, Judge, Measured, Outcome, Refused, Sent, Stage, Verdict};
+use super::{
+    Evaluated, Forward, Gathered, Judge, Measured, Outcome, Refused, Sent, Stage, Verdict,
+};
 use crate::batch::BatchHeader;
 use crate::claim::{Class, Failure, MARK_HEADER};
 use crate::error_code::{INVALID_RECORD, NOT_ENOUGH_REPLICAS};
+use crate::inspect::key_of;
 use crate::policy::{self, Arrival, BatchFacts, Blame, LoopDetector, ResendKey, Violation};
 use crate::proxy::ClientInfo;
+use crate::proxy::refusal_topic::shown;
 use crate::proxy::topics::TopicHandle;
-use crate::vocabulary::{Action, ErrorCode, Gate};
+use crate::vocabulary::{Action, ErrorCode, Gate, RecordKey};
 use crate::wire::produce_response::PartitionResult;
 
 /// Records flagged in one `record_errors`: the count is the peer's own claim.
@@ -28,6 +32,9 @@ impl Judge {
         client: &ClientInfo,
         arrival: &Arrival,
     ) -> Verdict {
+        if let Some(limit_bytes) = asked.frame_limit {
+            self.over_frame(request_bytes(frame), limit_bytes);
+        }
         let now = arrival.ended;
         let mut verdict = Verdict::default();
         let may_linger = client.may_linger();
@@ -54,9 +61,7 @@ impl Judge {
                 .clone()
                 .and_then(|range| frame.get(range))
                 .unwrap_or_default();
-            if let (true, Outcome::Within(measured) | Outcome::Over(measured, _)) =
-                (may_linger, &outcome)
-            {
+            if let Some(measured) = outcome.measured().filter(|_| may_linger) {
                 self.watch_linger(measured, client);
             }
             let result = match outcome {
@@ -68,20 +73,20 @@ impl Judge {
                     verdict.sent.push(measured.sent(partition));
                     None
                 }
-                Outcome::Over(mut measured, violation)
-                    if measured.topic.policy.action == Action::Observe =>
-                {
-                    self.count(&mut measured, batch, now);
-                    look_inside(&mut measured, batch);
-                    let also = std::mem::take(&mut measured.also);
-                    self.observe(&measured, violation, also, partition, client);
-                    verdict.sent.push(measured.sent(partition));
-                    None
-                }
-                Outcome::Over(mut measured, violation) => {
-                    look_inside(&mut measured, batch);
-                    Some(self.refuse(&measured, violation, partition, client, now))
-                }
+                Outcome::Over(mut measured, violation) => match measured.topic.policy.action {
+                    Action::Observe => {
+                        self.count(&mut measured, batch, now);
+                        look_inside(&mut measured, batch);
+                        let also = std::mem::take(&mut measured.also);
+                        self.observe(&measured, violation, also, (partition, batch), client);
+                        verdict.sent.push(measured.sent(partition));
+                        None
+                    }
+                    Action::Reject | Action::Offload => {
+                        look_inside(&mut measured, batch);
+                        Some(self.refuse(&measured, violation, (partition, batch), client, now))
+                    }
+                },
                 Outcome::Undone(topic, undone) => {
                     let Some(result) = self.undone(&topic, undone, partition) else {
                         continue;
@@ -114,9 +119,11 @@ impl Judge {
             }
         }
         self.evaluated = evaluated;
-        if !is_whole {
-            verdict.kept = Some(self.grouped(frame, &kept));
-        }
+        verdict.forward = match (is_whole, kept.is_empty()) {
+            (true, _) => Forward::Whole,
+            (false, true) => Forward::Nothing,
+            (false, false) => Forward::Spliced(self.grouped(frame, &kept)),
+        };
         verdict
     }
 
@@ -148,7 +155,16 @@ impl Judge {
                     failure.told(),
                 );
             }
-            _ => topic.metrics.forwarded.inc(),
+            None
+            | Some(
+                Stage::Left
+                | Stage::Forged(..)
+                | Stage::Planned(_)
+                | Stage::GivenUp
+                | Stage::Failed(_),
+            ) => {
+                topic.metrics.forwarded.inc();
+            }
         }
     }
 
@@ -252,24 +268,12 @@ impl Judge {
     /// Counts the gates at which a batch is near the limit, each once. Nothing is near a limit in a batch that is not
     /// within all of them: enforcing, it would not be looked at.
     fn count_near(&self, measured: &Measured, frame: &[u8]) {
-        let Measured {
-            topic, facts, near, ..
-        } = measured;
-        let policy = &topic.policy;
-        let is_near = |bytes: u64, limit: Option<u64>| {
-            limit.is_some_and(|limit| policy.is_near(bytes, limit))
-        };
-        if is_near(facts.wire_bytes, policy.batch_limit_bytes(topic.learned())) {
-            topic.metrics.near_limit(Gate::Batch);
-        }
-        for gate in near.gates() {
-            if gate == Gate::Value && policy.inside.value_bytes.is_none() {
-                // Near the threshold for offloading: that is no limit.
-                continue;
-            }
+        let topic = &measured.topic;
+        for gate in measured.near_gates() {
             topic.metrics.near_limit(gate);
         }
-        if is_near(request_bytes(frame), Some(self.shared.frame_bytes.into())) {
+        let limit = self.shared.frame_bytes.into();
+        if topic.policy.is_near(request_bytes(frame), limit) {
             topic.metrics.near_limit(Gate::Frame);
         }
     }
@@ -278,7 +282,7 @@ impl Judge {
         &mut self,
         measured: &Measured,
         violation: Violation,
-        partition: i32,
+        (partition, batch): (i32, &[u8]),
         client: &ClientInfo,
         now: Instant,
     ) -> PartitionResult {
@@ -302,8 +306,10 @@ impl Judge {
         topic
             .metrics
             .violation(violation.limit.gate, violation.limit.source, Action::Reject);
+        let key = self.key_of_record(measured, &violation, batch);
         let refusal = self.refusal(measured, violation, partition, Blame::Sizegate, client);
-        self.shared.report(&refusal, error_code, is_loop, client);
+        self.shared
+            .report(&refusal, error_code, is_loop, key, client);
         PartitionResult::refused(partition, error_code, refusal.text, flagged)
     }
 
@@ -312,7 +318,7 @@ impl Judge {
         measured: &Measured,
         violation: Violation,
         also: Vec<Violation>,
-        partition: i32,
+        (partition, batch): (i32, &[u8]),
         client: &ClientInfo,
     ) {
         let topic = &measured.topic;
@@ -334,13 +340,35 @@ impl Judge {
             topic
                 .metrics
                 .violation(limit.gate, limit.source, Action::Observe);
+            let key = self.key_of_record(measured, &violation, batch);
             let refusal = self.refusal(measured, violation, partition, blame, client);
             if is_beside {
-                self.shared.report_beside(&refusal, client);
+                self.shared.report_beside(&refusal, key, client);
             } else {
-                self.shared.report(&refusal, 0, false, client);
+                self.shared.report(&refusal, 0, false, key, client);
             }
         }
+    }
+
+    /// What is to be told of the key of the record at fault: of one that is named, or is alone in its batch.
+    fn key_of_record(
+        &self,
+        measured: &Measured,
+        violation: &Violation,
+        batch: &[u8],
+    ) -> Option<String> {
+        let how = self.shared.record_key;
+        if how == RecordKey::None {
+            return None;
+        }
+        let header = &measured.header;
+        let index = match violation.record {
+            Some(record) => record.index,
+            None if header.records_count == 1 => 0,
+            None => return None,
+        };
+        let key = with_scratch(|scratch| key_of(header, batch, index, scratch))?;
+        shown(how, &key)
     }
 
     fn is_loop(
@@ -371,6 +399,20 @@ impl Judge {
 }
 
 impl Measured {
+    /// The gates that compare sizes of the batch, at which it is near its limit.
+    pub(super) fn near_gates(&self) -> impl Iterator<Item = Gate> + '_ {
+        let policy = &self.topic.policy;
+        let limit = policy.batch_limit_bytes(self.topic.learned());
+        let wire_bytes = self.facts.wire_bytes;
+        let is_batch_near = limit.is_some_and(|limit| policy.is_near(wire_bytes, limit));
+        // Near the threshold for offloading: that is no limit.
+        let is_limit = |gate: &Gate| *gate != Gate::Value || policy.inside.value_bytes.is_some();
+        is_batch_near
+            .then_some(Gate::Batch)
+            .into_iter()
+            .chain(self.near.gates().filter(is_limit))
+    }
+
     fn sent(self, partition: i32) -> Sent {
         let Measured {
             topic,
@@ -436,7 +478,7 @@ impl ClientInfo {
 }
 
 /// What the gate `frame` compares: the request as its length prefix declares it.
-fn request_bytes(frame: &[u8]) -> u64 {
+pub(super) fn request_bytes(frame: &[u8]) -> u64 {
     (frame.len() as u64).saturating_sub(4)
 }
 

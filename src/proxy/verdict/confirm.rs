@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{CURRENT, Gathered, Judge, NO_RECORDS, Outcome, PLACE_UNKNOWN, Question, TopicHandle};
+use super::{
+    CURRENT, Gathered, Judge, NO_RECORDS, Outcome, PLACE_UNKNOWN, Question, Step, TopicHandle,
+};
 use crate::error_code::{UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION};
 use crate::policy::Limit;
 use crate::vocabulary::{Action, Source};
@@ -41,21 +43,20 @@ impl Judge {
         clippy::wrong_self_convention,
         reason = "a list of what is to be confirmed, not a conversion"
     )]
-    pub(super) fn to_confirm(&mut self, frame: &[u8], asked: &Gathered) -> Option<Question> {
+    pub(super) fn to_confirm(&mut self, frame: &[u8], asked: &Gathered) -> Step {
         let (to_confirm, fallen) = self.look_at_each(asked);
         if !to_confirm.is_empty() {
-            return Some(Question::Topics(to_confirm));
+            return Step::Ask(Question::Topics(to_confirm));
         }
         if fallen.is_empty() {
-            return None;
+            return Step::Done;
         }
-        let question = self.evaluate_by_rules(frame, &fallen, asked);
-        if question.is_some() {
-            return question;
+        if let Some(work) = self.evaluate_by_rules(frame, &fallen, asked) {
+            return Step::Do(work);
         }
         // Rules are all that is left, and for them everything was asked.
         self.look_at_each(asked);
-        None
+        Step::Done
     }
 
     /// What is to be confirmed, and where in `evaluated` a learned limit no longer counts. A rule is never given up for a place
@@ -69,7 +70,12 @@ impl Judge {
             let (topic, limit) = match &evaluated.outcome {
                 Outcome::Over(measured, violation) => (&measured.topic, Some(&violation.limit)),
                 Outcome::NoRecords(topic) => (topic, None),
-                _ => continue,
+                Outcome::Pass
+                | Outcome::Invalid
+                | Outcome::SpoilsRequest
+                | Outcome::Within(_)
+                | Outcome::Undone(..)
+                | Outcome::Response(..) => continue,
             };
             let topic = Arc::clone(topic);
             let learned = limit.filter(|limit| !topic.policy.is_configured(limit));
@@ -160,12 +166,17 @@ impl Outcome {
     /// a retriable error, is said here.
     fn demote(&mut self, error_code: i16) {
         *self = match std::mem::replace(self, Self::Pass) {
-            Self::Over(measured, _) if measured.topic.policy.action == Action::Observe => {
-                Self::Within(measured)
-            }
-            Self::Over(..) => Self::Response(error_code, PLACE_UNKNOWN),
+            Self::Over(measured, _) => match measured.topic.policy.action {
+                Action::Observe => Self::Within(measured),
+                Action::Reject | Action::Offload => Self::Response(error_code, PLACE_UNKNOWN),
+            },
             Self::NoRecords(_) => Self::Response(error_code, NO_RECORDS),
-            other => other,
+            other @ (Self::Pass
+            | Self::Invalid
+            | Self::SpoilsRequest
+            | Self::Within(_)
+            | Self::Undone(..)
+            | Self::Response(..)) => other,
         };
     }
 }

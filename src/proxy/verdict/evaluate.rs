@@ -237,7 +237,12 @@ impl<'a> Evaluation<'a> {
                 self.note_codec(&mut measured, partition_entry, records, bytes);
                 Outcome::Over(measured, violation)
             }
-            outcome => outcome,
+            outcome @ (Outcome::Pass
+            | Outcome::Invalid
+            | Outcome::SpoilsRequest
+            | Outcome::NoRecords(_)
+            | Outcome::Undone(..)
+            | Outcome::Response(..)) => outcome,
         }
     }
 

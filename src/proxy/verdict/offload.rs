@@ -46,6 +46,8 @@ pub enum Stage {
     Forged(u32, Refuted),
     /// Stand-ins are in the frame.
     Planned(Box<Ready>),
+    /// Stand-ins are in the frame, and no tickets will be.
+    GivenUp,
     /// It cannot be offloaded, and is sent again by its client.
     Failed(Failure),
     /// It cannot be offloaded, and goes as it came, if it fits.
@@ -92,6 +94,16 @@ pub(super) enum Undone {
 }
 
 impl Offload {
+    /// Gives back what was kept for uploads: there will be no more.
+    pub fn end(&mut self) {
+        self.is_over = true;
+        for stage in self.stages.values_mut() {
+            if matches!(stage, Stage::Planned(_)) {
+                *stage = Stage::GivenUp;
+            }
+        }
+    }
+
     /// The outcome for an entry, by how far it has come.
     pub(super) fn adjust(
         &self,
@@ -103,10 +115,9 @@ impl Offload {
         match (self.stages.get(&partition_entry), outcome) {
             (None | Some(Stage::Left | Stage::Done { .. }), outcome) => outcome,
             (Some(Stage::Forged(record, why)), _) => undone(Undone::Forged(*record, *why)),
-            (Some(Stage::Planned(_)), outcome) if self.is_over && !outcome.is_refused() => {
-                undone(Undone::Failed(None))
-            }
-            (Some(Stage::Planned(_)), outcome) => outcome,
+            (Some(Stage::Planned(_)), outcome) if !self.is_over => outcome,
+            (Some(Stage::Planned(_) | Stage::GivenUp), outcome) if outcome.is_refused() => outcome,
+            (Some(Stage::Planned(_) | Stage::GivenUp), _) => undone(Undone::Failed(None)),
             (Some(Stage::Failed(failure)), _) => undone(Undone::Failed(Some(failure.clone()))),
             (Some(Stage::Inline(failure)), Outcome::Over(..)) => {
                 undone(Undone::Failed(Some(failure.clone())))
@@ -116,26 +127,11 @@ impl Offload {
     }
 }
 
-impl Gathered {
-    /// Values above the threshold are looked for no more: what is offloaded has been decided.
-    pub(super) fn is_offload_decided(&self) -> bool {
-        self.offload.is_some()
-    }
-
-    /// What was found inside batches no longer holds: other bytes are in the frame.
-    pub fn forget_inspected(&mut self) {
-        self.decodes = 0;
-        self.inspected.clear();
-    }
-}
-
 impl Judge {
     /// What is to be offloaded of the request last evaluated, with nothing left to ask.
-    pub fn to_offload(&self, asked: &Gathered) -> Vec<ToOffload> {
-        let is_refused_whole = self
-            .evaluated
-            .iter()
-            .any(|evaluated| matches!(evaluated.outcome, Outcome::SpoilsRequest));
+    pub(super) fn to_offload(&self, asked: &Gathered) -> Vec<ToOffload> {
+        let mut outcomes = self.evaluated.iter().map(|evaluated| &evaluated.outcome);
+        let is_refused_whole = outcomes.any(Outcome::spoils_request);
         if asked.is_offload_decided()
             || is_refused_whole
             || self.layout.has_many_tags
@@ -144,9 +140,7 @@ impl Judge {
             return Vec::new();
         }
         let to_offload = self.evaluated.iter().filter_map(|evaluated| {
-            let Outcome::Over(measured, violation) = &evaluated.outcome else {
-                return None;
-            };
+            let (measured, violation) = evaluated.outcome.violation()?;
             let topic = &measured.topic;
             topic.policy.offload.as_ref()?;
             if topic.policy.action == Action::Observe {
@@ -174,7 +168,7 @@ impl Judge {
     }
 
     /// The entries whose values are to be uploaded: those that are forwarded with a ticket.
-    pub fn to_upload(&self, asked: &Gathered) -> Vec<usize> {
+    pub(super) fn to_upload(&self, asked: &Gathered) -> Vec<usize> {
         let Some(offload) = asked.offload.as_ref().filter(|offload| !offload.is_over) else {
             return Vec::new();
         };

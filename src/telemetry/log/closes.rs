@@ -7,7 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use tracing::warn;
 
-use super::repeats::{Repeats, Summary, WORD, short};
+use super::repeats::{Repeats, Summary, WORD};
+use crate::text::first_chars;
 
 /// Logs closed connections: the first of a client, reason and detail at once, its repetitions as counts per minute.
 #[derive(Debug, Default)]
@@ -34,9 +35,9 @@ impl CloseLog {
     ) {
         let key = Key {
             client: client.ip(),
-            client_id: short(client_id, WORD),
+            client_id: first_chars(client_id, WORD).into(),
             reason,
-            detail: short(detail, WORD),
+            detail: first_chars(detail, WORD).into(),
         };
         if self.0.is_first(key, |last| *last = Some(client)) {
             write();

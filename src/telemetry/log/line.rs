@@ -15,6 +15,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::text::first_bytes;
 use crate::text::rfc3339;
 use crate::vocabulary::LogFormat;
 
@@ -174,7 +175,7 @@ struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kept = &self.0[..self.0.floor_char_boundary(VALUE_BYTES)];
+        let kept = first_bytes(self.0, VALUE_BYTES);
         for c in kept.chars() {
             match c {
                 '"' => f.write_str("\\\"")?,

@@ -4,7 +4,8 @@
 
 use tracing::{info, warn};
 
-use super::repeats::{Repeats, Summary, WORD, short};
+use super::repeats::{Repeats, Summary, WORD};
+use crate::text::first_chars;
 
 /// Logs offloads: the first of a topic and client at once, its repetitions as counts per minute.
 #[derive(Debug, Default)]
@@ -36,8 +37,8 @@ impl OffloadLog {
     /// A batch was offloaded.
     pub fn log_offload(&self, topic: &str, client_id: &str, records: u64, bytes: u64) {
         let key = Key {
-            topic: short(topic, WORD),
-            client_id: short(client_id, WORD),
+            topic: first_chars(topic, WORD).into(),
+            client_id: first_chars(client_id, WORD).into(),
         };
         let add = |amount: &mut Amount| {
             amount.records = amount.records.saturating_add(records);
@@ -56,9 +57,9 @@ impl OffloadLog {
         (class, code, text): (&str, &str, &str),
     ) {
         let key = FailureKey {
-            topic: short(topic, WORD),
+            topic: first_chars(topic, WORD).into(),
             what,
-            code: short(code, WORD),
+            code: first_chars(code, WORD).into(),
         };
         if self.failed.is_first(key, |()| ()) {
             warn!(target: "sizegate::offload", topic, what, class, code, "not offloaded: {text}");
@@ -90,7 +91,7 @@ impl OffloadLog {
                 "more batches of the same topic not offloaded"
             );
         }
-        let more = more + failed.more;
+        let more = more.saturating_add(failed.more);
         if more > 0 {
             warn!(target: "sizegate::offload", count = more, "more offloads, of too many topics and clients to be told apart");
         }

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 
 use tracing::{info, warn};
 
-use super::repeats::{Repeats, Summary, WORD, short};
+use super::repeats::{Repeats, Summary, WORD};
 use crate::telemetry::RefusalRecord;
+use crate::text::first_chars;
 use crate::vocabulary::{Action, Gate};
 
 /// Logs refusals: the first of a topic, gate and client at once, its repetitions as counts per minute.
@@ -78,9 +79,9 @@ impl RefusalLog {
         text: &str,
     ) {
         let key = BrokerKey {
-            topic: short(topic, TOPIC),
+            topic: first_chars(topic, TOPIC).into(),
             error_code,
-            client_id: short(client_id, WORD),
+            client_id: first_chars(client_id, WORD).into(),
         };
         if self.brokers.is_first(key, |()| ()) {
             warn!(target: "sizegate::refusal", refused_by = "broker", topic, %client, client_id, code = error_code, "{text}");
@@ -105,7 +106,7 @@ impl RefusalLog {
                 "more refusals by the broker of the same topic, code and client"
             );
         }
-        let more = more + brokers.more;
+        let more = more.saturating_add(brokers.more);
         if more > 0 {
             warn!(target: "sizegate::refusal", count = more, "more refusals, of too many topics and clients to be told apart");
         }
@@ -118,12 +119,12 @@ const TOPIC: usize = 249;
 impl Key {
     fn of(refusal: &RefusalRecord, is_beside: bool) -> Self {
         Self {
-            topic: short(&refusal.topic, TOPIC),
+            topic: first_chars(&refusal.topic, TOPIC).into(),
             gate: refusal.gate,
             action: refusal.action,
             is_loop: refusal.is_loop,
             is_beside,
-            client_id: short(&refusal.client_id, WORD),
+            client_id: first_chars(&refusal.client_id, WORD).into(),
         }
     }
 }
@@ -132,10 +133,10 @@ impl Repeated {
     fn add(&mut self, refusal: &RefusalRecord) {
         self.largest_bytes = self.largest_bytes.max(refusal.size_bytes);
         self.last = Last {
-            id: short(&refusal.id, WORD),
+            id: first_chars(&refusal.id, WORD).into(),
             limit_bytes: refusal.limit_bytes,
-            software: short(&refusal.software, WORD),
-            address: short(&refusal.address, WORD),
+            software: first_chars(&refusal.software, WORD).into(),
+            address: first_chars(&refusal.address, WORD).into(),
         };
     }
 }
@@ -172,6 +173,7 @@ fn write(refusal: &RefusalRecord) {
         codec = refusal.codec.map(|codec| codec.label()),
         records = refusal.records,
         record = refusal.record,
+        record_key = refusal.record_key.as_deref(),
         id = refusal.id,
         client_id = refusal.client_id,
         software = refusal.software,

@@ -3,6 +3,7 @@
 //! Invariant: between two summaries at most [`KEYS`] keys are kept, and everything that happens is either a first or
 //! counted in the next summary.
 
+use crate::count::Count as _;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::mem;
@@ -11,24 +12,40 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Characters of a word that is a peer's own: of hostile length, what differs only beyond it is one.
 pub(super) const WORD: usize = 128;
 
-/// `word`, cut to `most` characters.
-pub(super) fn short(word: &str, most: usize) -> String {
-    word.chars().take(most).collect()
-}
-
 /// So many keys are told apart between two summaries.
 pub(super) const KEYS: usize = 1_000;
 
 /// Counts repetitions by key; `R` is what a summary says of them.
 #[derive(Debug)]
-pub(super) struct Repeats<K, R>(Mutex<Seen<K, R>>);
+pub(super) struct Repeats<K, R> {
+    /// So many of a key are said one by one.
+    each: u64,
+    seen: Mutex<Seen<K, R>>,
+}
 
 #[derive(Debug)]
 struct Seen<K, R> {
-    /// What came after the first, and how often.
-    by_key: HashMap<K, (u64, R)>,
+    /// How many were said, how many came after these, and what is said of them.
+    by_key: HashMap<K, Times<R>>,
     /// What found no room.
     more: u64,
+}
+
+#[derive(Debug)]
+struct Times<R> {
+    said: u64,
+    repeated: u64,
+    repeats: R,
+}
+
+impl<R: Default> Times<R> {
+    fn said(said: u64) -> Self {
+        Self {
+            said,
+            repeated: 0,
+            repeats: R::default(),
+        }
+    }
 }
 
 /// What happened again since the last summary.
@@ -41,28 +58,42 @@ pub(super) struct Summary<K, R> {
 
 impl<K, R> Default for Repeats<K, R> {
     fn default() -> Self {
-        Self(Mutex::new(Seen {
-            by_key: HashMap::new(),
-            more: 0,
-        }))
+        Self::each(1)
+    }
+}
+
+impl<K, R> Repeats<K, R> {
+    /// Of each key so many are said one by one before the rest are counted.
+    pub(super) fn each(each: u64) -> Self {
+        Self {
+            each,
+            seen: Mutex::new(Seen {
+                by_key: HashMap::new(),
+                more: 0,
+            }),
+        }
     }
 }
 
 impl<K: Eq + Hash + Clone, R: Default> Repeats<K, R> {
-    /// The first of its key since a quiet minute: say it now. Else it is counted, and `again` adds to what the summary
-    /// says.
+    /// One of the first of its key since a quiet minute: say it now. Else it is counted, and `again` adds to what the
+    /// summary says.
     pub(super) fn is_first(&self, key: K, again: impl FnOnce(&mut R)) -> bool {
         let mut seen = self.lock();
-        if let Some((count, repeats)) = seen.by_key.get_mut(&key) {
-            *count += 1;
-            again(repeats);
+        if let Some(times) = seen.by_key.get_mut(&key) {
+            if times.said < self.each {
+                times.said.increment();
+                return true;
+            }
+            times.repeated.increment();
+            again(&mut times.repeats);
             return false;
         }
         if seen.by_key.len() >= KEYS {
-            seen.more += 1;
+            seen.more.increment();
             return false;
         }
-        seen.by_key.insert(key, (0, R::default()));
+        seen.by_key.insert(key, Times::said(1));
         true
     }
 
@@ -71,12 +102,12 @@ impl<K: Eq + Hash + Clone, R: Default> Repeats<K, R> {
         let mut seen = self.lock();
         let repeats: Vec<(K, u64, R)> = mem::take(&mut seen.by_key)
             .into_iter()
-            .filter(|(_, (count, _))| *count > 0)
-            .map(|(key, (count, repeats))| (key, count, repeats))
+            .filter(|(_, times)| times.repeated > 0)
+            .map(|(key, times)| (key, times.repeated, times.repeats))
             .collect();
         seen.by_key = repeats
             .iter()
-            .map(|(key, ..)| (key.clone(), (0, R::default())))
+            .map(|(key, ..)| (key.clone(), Times::said(self.each)))
             .collect();
         Summary {
             repeats,
@@ -85,7 +116,7 @@ impl<K: Eq + Hash + Clone, R: Default> Repeats<K, R> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen<K, R>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]

@@ -212,7 +212,6 @@ fn filling(w: &mut Writer, bytes: usize) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::arithmetic_side_effects)]
 mod tests {
     use super::*;
 

@@ -1,10 +1,4 @@
 //! Names and successes read from frames of every version, and from frames that lie.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{

@@ -110,14 +110,6 @@ fn what_is_wrong_in_it_is_said_at_its_key() {
             "`inspection.decode` is `never`",
         ),
         (
-            format!("{}rules: [{{name: a, topics: [t], action: offload}}]", claim_check("")),
-            "rules[0].offload.redeem: must be `false` in this version",
-        ),
-        (
-            format!("{}rules: [{{name: a, topics: [t], action: offload, offload: {{redeem: {{clients: {{client_ids: [a]}}}}}}}}]", claim_check("")),
-            "rules[0].offload.redeem: must be `false` in this version",
-        ),
-        (
             "rules: [{name: a, topics: [t], offload: {above: 64KiB}}]".to_owned(),
             "rules[0].offload: has no effect beside `action: reject`",
         ),
@@ -155,4 +147,25 @@ fn keys_are_rotated_without_a_restart_and_the_store_is_not_changed() {
     let claim = reload.config.claim_check.unwrap();
     assert_eq!(claim.store, old.claim_check.unwrap().store);
     assert_eq!(claim.grace, Duration::from_secs(60));
+}
+
+#[test]
+fn originals_are_for_everybody_unless_somebody_is_named() {
+    for (offload, expected) in [
+        ("", "true"),
+        (", offload: {above: 1MiB}", "true"),
+        (", offload: {redeem: true}", "true"),
+        (", offload: {redeem: false}", "false"),
+        (
+            ", offload: {redeem: {clients: {client_ids: ['reader-*']}}}",
+            r#"{"clients":{"client_ids":["reader-*"]}}"#,
+        ),
+    ] {
+        let rule = format!("rules: [{{name: a, topics: [t], action: offload{offload}}}]");
+        let text = format!("{MINIMAL}{}{rule}", claim_check(""));
+        let config = load(&text).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+        let json = config.to_json();
+        let redeem = json.pointer("/rules/0/offload/redeem").unwrap();
+        assert_eq!(redeem.to_string(), expected, "{rule}");
+    }
 }

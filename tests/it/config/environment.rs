@@ -177,7 +177,7 @@ fn mistakes_of_the_environment_and_the_command_line_name_the_variable_and_the_fl
             "1",
             "SIZEGATE__LISTNER__BIND: listner: unknown key; did you mean `listener`? Keys allowed at the top: cluster, \
              listener, mode, limits, rules, families, ignore, claim_check, near_limit, memory, inspection, admin, \
-             telemetry",
+             refusals, telemetry",
         ),
         (
             "SIZEGATE__LISTENER____BIND",

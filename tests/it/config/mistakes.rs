@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn unknown_and_doubled_keys_are_refused_with_the_nearest_known() {
-    let top = "cluster, listener, mode, limits, rules, families, ignore, claim_check, near_limit, memory, inspection, admin, telemetry";
+    let top = "cluster, listener, mode, limits, rules, families, ignore, claim_check, near_limit, memory, inspection, admin, refusals, telemetry";
     refused(
         "listner: {}\nbatch_bytes: 5\nlistener.bind: x\nwhatever: 1\nrules[0]: 1\n",
         &[
@@ -78,7 +78,7 @@ fn values_of_the_wrong_kind_say_what_is_allowed() {
         "cluster_tls:\nlistener:\n  tls:\n",
         &[
             "F:2: cluster_tls: unknown key; keys allowed at the top: cluster, listener, mode, limits, rules, families, ignore, \
-             claim_check, near_limit, memory, inspection, admin, telemetry",
+             claim_check, near_limit, memory, inspection, admin, refusals, telemetry",
             "F:4: listener.tls: is empty: write a section with keys of its own (cert_file, key_file, client_ca_file), or \
              remove the key",
         ],

@@ -96,11 +96,10 @@ fn what_is_off_in_the_reference_can_be_switched_on() {
         let expected = mistake.contains(": cannot read `/etc/sizegate/")
             || mistake.contains("password_file: cannot be combined with `password`")
             || mistake.contains("secret_file: cannot be combined with `secret`")
-            || mistake.contains("offload.redeem: must be `false` in this version")
             || mistake.contains("listener.sni: cannot be combined with `node_ports`");
         assert!(expected, "{mistake}");
     }
-    assert_eq!(mistakes.len(), 10, "{}", mistakes.join("\n"));
+    assert_eq!(mistakes.len(), 9, "{}", mistakes.join("\n"));
 }
 
 #[test]

@@ -36,6 +36,7 @@ enum FramePlan {
 impl Session {
     /// Takes frames from what has arrived until it is used up or something must be waited for.
     pub(super) fn consume(&mut self) -> Result<(), Close> {
+        self.requests.is_held_up = false;
         while self.requests.waiting.is_none() && !self.requests.rest.is_empty() {
             match &mut self.requests.intake {
                 Intake::Pass(left) => {
@@ -58,7 +59,10 @@ impl Session {
                 Intake::Frame => {
                     let is_begun = match self.next_start() {
                         Some(Start::Frame(head)) => self.start(head)?,
-                        Some(Start::Token(frame_bytes)) => self.start_token(frame_bytes),
+                        Some(Start::Token(frame_bytes)) if self.requests.queue.is_empty() => {
+                            self.start_token(frame_bytes)
+                        }
+                        Some(Start::Token(_)) => self.hold_up(),
                         None => false,
                     };
                     if !is_begun {
@@ -119,6 +123,13 @@ impl Session {
         }
     }
 
+    /// What is at the front of `rest` comes after what waits. Always `false`: it has not begun.
+    fn hold_up(&mut self) -> bool {
+        self.requests.head_begun = None;
+        self.requests.is_held_up = true;
+        false
+    }
+
     /// A token without a Kafka header, too short to be a request. Always `true`: it streams through.
     fn start_token(&mut self, frame_bytes: usize) -> bool {
         let head = FrameHead {
@@ -144,6 +155,9 @@ impl Session {
         };
         self.requests.is_kafka = true;
         self.requests.head_begun = None;
+        if !self.may_begin(head.api_key, matches!(plan, FramePlan::Hold)) {
+            return Ok(self.hold_up());
+        }
         let frame_bytes = head.frame_bytes();
         match plan {
             FramePlan::Pass => {
@@ -184,7 +198,7 @@ impl Session {
                 let arrival = Arrival {
                     begun: half.as_ref().map_or(self.last_traffic, |half| half.begun),
                     ended: self.last_traffic,
-                    in_flight: self.in_flight.len(),
+                    in_flight: self.in_flight.len() + self.requests.queue.len(),
                 };
                 self.on_frame(Pending {
                     head,
@@ -278,7 +292,7 @@ impl Session {
             _ if !is_known => Err(unsupported),
             api::PRODUCE if head.api_version < 0 => Err(unsupported),
             api::PRODUCE => Ok(FramePlan::Hold),
-            _ if self.governs(head) => Ok(FramePlan::Hold),
+            _ if self.governs(head) || self.redeems(head) => Ok(FramePlan::Hold),
             _ => Ok(FramePlan::Pass),
         }
     }
@@ -304,9 +318,20 @@ impl Session {
     /// A whole frame of a kind that is read.
     fn on_frame(&mut self, pending: Pending) -> Result<(), Close> {
         match pending.head.api_key {
-            api::PRODUCE => return self.on_produce(pending),
+            api::PRODUCE => {
+                self.on_produce(pending);
+                return Ok(());
+            }
             api::CREATE_TOPICS | api::ALTER_CONFIGS | api::INCREMENTAL_ALTER_CONFIGS => {
                 self.on_configs(pending.head, pending.frame, pending.lease, None);
+                return Ok(());
+            }
+            api::FETCH => {
+                self.on_fetch(pending);
+                return Ok(());
+            }
+            api::SHARE_FETCH => {
+                self.on_share_fetch(pending);
                 return Ok(());
             }
             api::SASL_HANDSHAKE | api::SASL_AUTHENTICATE => {

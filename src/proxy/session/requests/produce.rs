@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Intake, Pending, Requests, Session, Waiting};
+use super::{Intake, Pending, Requests, Session};
+use crate::policy::Arrival;
 use crate::proxy::in_flight::{Produced, Response};
 use crate::proxy::session::Close;
-use crate::proxy::session::buffers::BUFFER_BYTES;
-use crate::proxy::verdict::{Question, Verdict, by_topic};
+use crate::proxy::verdict::{Forward, Step, Verdict, by_topic};
 use crate::wire::Malformed;
-use crate::wire::api::FrameHead;
+use crate::wire::api::{self, FrameHead};
 use crate::wire::produce_response::ProduceResponse;
 use crate::wire::splice::Piece;
 
@@ -19,72 +19,59 @@ use crate::wire::splice::Piece;
 const MOST_UNKNOWN_SENT: usize = 256;
 
 impl Session {
-    pub(super) fn on_produce(&mut self, mut pending: Pending) -> Result<(), Close> {
+    /// A whole request, as it came.
+    pub(super) fn on_produce(&mut self, mut pending: Pending) {
+        match self.evaluate(&mut pending) {
+            Err(malformed) => self.end(Close::MalformedRequest(malformed)),
+            Ok(Step::Done) if self.requests.queue.is_empty() => self.commit(pending),
+            Ok(step) => self.enqueue(step, pending),
+        }
+    }
+
+    /// What comes next for a request. One that waits is judged by the same rules to its end.
+    pub(super) fn evaluate(&mut self, pending: &mut Pending) -> Result<Step, Malformed> {
         let current = self.shared.policy.load();
         let policy = pending.policy.as_ref().unwrap_or(&current);
         let (frame, version) = (&pending.frame, pending.head.api_version);
-        let evaluated = self
+        let step = self
             .judge
-            .evaluate(frame, version, policy, &pending.asked, &mut self.who);
-        let question = match evaluated {
-            Ok(None) => self.offload_question(&pending),
-            other => other,
-        };
-        let question = match question {
-            Err(malformed) => {
-                self.end(Close::MalformedRequest(malformed));
-                return Ok(());
-            }
-            Ok(None) if !pending.asked.frame && self.may_be_too_large(&pending.head) => {
-                Some(Question::FrameLimit)
-            }
-            Ok(question) => question,
-        };
-        if let Some(question) = question {
+            .evaluate(frame, version, policy, &pending.asked, &mut self.who)?;
+        let waits = !matches!(step, Step::Done) || !self.requests.queue.is_empty();
+        if waits && pending.policy.is_none() {
             pending.policy = Some(Arc::clone(policy));
-            // The frame keeps the worker's buffer meanwhile; what was evaluated is evaluated again.
-            if pending.lease.is_empty() {
-                let bytes = pending.frame.len().max(BUFFER_BYTES);
-                pending.lease = self.shared.budget.charge(bytes);
-            }
-            self.judge.release();
-            self.requests.waiting = Some(Waiting::Knowledge(self.ask(question, pending)));
-            return Ok(());
         }
+        Ok(step)
+    }
+
+    /// Commits the request that was evaluated last: nothing is left to do for it, and nothing is before it.
+    pub(super) fn commit(&mut self, pending: Pending) {
         let Pending {
             head,
             frame,
             arrival,
             lease,
+            policy,
             asked,
             ..
         } = pending;
-        if let Some(limit) = asked.frame_limit {
-            self.judge.over_frame(head.request_bytes, limit);
-        }
         self.count_unnamed_software();
         let verdict = self.judge.commit(&frame, &asked, &self.who, &arrival);
-        self.carry_out(head, frame, verdict);
+        self.carry_out(head, frame, &arrival, verdict);
         self.to_upstream.hold(lease);
         self.judge.release();
-        self.requests.judged += 1;
-        Ok(())
-    }
-
-    /// With everything confirmed: what is offloaded, first planned, then uploaded.
-    fn offload_question(&self, pending: &Pending) -> Result<Option<Question>, Malformed> {
-        let to_offload = self.judge.to_offload(&pending.asked);
-        if !to_offload.is_empty() {
-            return Ok(Some(Question::Plan(to_offload)));
+        if policy.is_none() {
+            self.requests.judged += 1;
+        } else {
+            let took = arrival.ended.elapsed();
+            let metrics = &self.shared.metrics;
+            metrics.proxy_seconds(api::PRODUCE).observe(took);
         }
-        let to_upload = self.judge.to_upload(&pending.asked);
-        Ok((!to_upload.is_empty()).then_some(Question::Upload(to_upload)))
     }
 
     /// Forwards what the verdict keeps and sees to it that everything is answered.
-    fn carry_out(&mut self, head: FrameHead, frame: Bytes, verdict: Verdict) {
+    fn carry_out(&mut self, head: FrameHead, frame: Bytes, arrival: &Arrival, verdict: Verdict) {
         let Verdict {
-            kept,
+            forward,
             mut sent,
             refused,
         } = verdict;
@@ -95,13 +82,12 @@ impl Session {
         });
         let wants_response = self.judge.layout().acks != 0;
         let is_refused = !refused.is_empty();
-        let is_forwarded = match kept {
-            None => {
+        let is_forwarded = match forward {
+            Forward::Whole => {
                 self.to_upstream.push(frame);
                 true
             }
-            Some(kept) if kept.is_empty() => false,
-            Some(kept) => {
+            Forward::Spliced(kept) => {
                 for piece in self.judge.layout().splice(&kept) {
                     self.to_upstream.push(match piece {
                         Piece::Original(range) => frame.slice(range),
@@ -110,18 +96,20 @@ impl Session {
                 }
                 true
             }
+            Forward::Nothing => false,
         };
+        let since = arrival.ended;
         match (wants_response, is_forwarded) {
-            (true, true) => self.expect(&head, Response::Produce(Produced { sent, refused })),
+            (true, true) => {
+                self.expect_since(&head, since, Response::Produce(Produced { sent, refused }));
+            }
             (true, false) => {
                 let response = ProduceResponse::new(head.correlation_id, by_topic(refused));
-                self.expect(
-                    &head,
-                    Response::Made(response.encode(head.api_version).into()),
-                );
+                let response = Response::Made(response.encode(head.api_version).into());
+                self.expect_since(&head, since, response);
             }
             // The broker, too, stores the sound partitions of an acks 0 request and then closes.
-            (false, _) if is_refused => self.end(Close::RefusedWithoutResponse),
+            (false, _) if is_refused => self.end_after(0, Close::RefusedWithoutResponse),
             (false, _) => {}
         }
     }

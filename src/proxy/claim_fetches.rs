@@ -1,0 +1,285 @@
+//! What a session's consumer asks of topics whose tickets are redeemed: all of it, fetch sessions (KIP-227) included.
+//!
+//! Invariant: what is asked of such a topic is known for every request that is forwarded. A request that goes on with
+//! what this session has not heard is answered with the broker's own error for a forgotten fetch session, and the
+//! consumer names everything again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::Shared;
+use super::topics::{Resolved, TopicCache};
+use crate::policy::ClaimRules;
+use crate::telemetry::ClaimCounts;
+use crate::wire::fetch_request::{INITIAL_EPOCH, Layout, TopicEntry};
+use crate::wire::produce::{MOST_ENTRIES, TopicKey};
+use crate::wire::{Malformed, Reason};
+
+/// Asked of the broker for one partition at most: a kilobyte of tickets is a megabyte of content. A batch that is larger
+/// comes nevertheless, alone (KIP-74).
+const PARTITION_BYTES: i32 = 64 * 1024;
+/// Asked of the broker for all partitions together: the response is held.
+const RESPONSE_BYTES: i32 = 32 * 1024 * 1024;
+
+/// About the memory for a partition and for a topic.
+const PARTITION_ENTRY_BYTES: usize = 64;
+const TOPIC_ENTRY_BYTES: usize = 256;
+
+/// A topic whose tickets are redeemed.
+#[derive(Debug)]
+pub struct ClaimTopic {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its rules.
+    pub rules: Arc<ClaimRules>,
+    /// Its counters.
+    pub counts: Arc<ClaimCounts>,
+}
+
+impl ClaimTopic {
+    /// A topic with these rules.
+    pub fn new(name: &str, rules: Arc<ClaimRules>, shared: &Shared) -> Self {
+        Self {
+            name: name.into(),
+            rules,
+            counts: shared.metrics.claims().topic(name),
+        }
+    }
+}
+
+/// What is asked of one partition.
+#[derive(Debug, Clone, Copy)]
+pub struct AskedOfPartition {
+    /// `fetch_offset`
+    pub offset: i64,
+    /// The client's own `partition_max_bytes`.
+    pub max_bytes: i32,
+}
+
+/// What is asked of one topic.
+#[derive(Debug, Clone)]
+pub struct AskedOfTopic {
+    /// `None`: nobody has told yet which topic has this id.
+    pub topic: Option<Arc<ClaimTopic>>,
+    /// By number.
+    pub partitions: BTreeMap<i32, AskedOfPartition>,
+}
+
+/// How a request names a topic, to be kept.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum OwnedKey {
+    Name(Box<[u8]>),
+    Id([u8; 16]),
+}
+
+impl From<TopicKey<'_>> for OwnedKey {
+    fn from(key: TopicKey<'_>) -> Self {
+        match key {
+            TopicKey::Name(name) => Self::Name(name.into()),
+            TopicKey::Id(id) => Self::Id(id),
+        }
+    }
+}
+
+/// Everything that is asked of such topics.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    topics: HashMap<OwnedKey, AskedOfTopic>,
+    partitions: usize,
+}
+
+impl Asked {
+    /// What is asked of a topic, if its tickets are redeemed, or that is not known yet.
+    pub fn topic(&self, key: TopicKey<'_>) -> Option<&AskedOfTopic> {
+        self.topics.get(&key.into())
+    }
+
+    fn forget(&mut self, key: TopicKey<'_>, partitions: &[i32]) {
+        let key = key.into();
+        let Some(topic) = self.topics.get_mut(&key) else {
+            return;
+        };
+        for partition in partitions {
+            if topic.partitions.remove(partition).is_some() {
+                self.partitions -= 1;
+            }
+        }
+        if topic.partitions.is_empty() {
+            self.topics.remove(&key);
+        }
+    }
+
+    fn remembered_bytes(&self) -> usize {
+        self.topics.len() * TOPIC_ENTRY_BYTES + self.partitions * PARTITION_ENTRY_BYTES
+    }
+}
+
+/// A Fetch on its way: what its response is held against.
+#[derive(Debug)]
+pub struct FetchAsked {
+    /// The client's own `max_bytes`.
+    pub max_bytes: i32,
+    /// `read_committed`.
+    pub is_committed: bool,
+    /// What is asked of which topic.
+    pub asked: Arc<Asked>,
+}
+
+impl FetchAsked {
+    /// About the memory that it takes; what several of them share is counted for each.
+    pub fn remembered_bytes(&self) -> usize {
+        size_of::<Self>() + self.asked.remembered_bytes()
+    }
+}
+
+/// What becomes of a Fetch request.
+#[derive(Debug)]
+pub enum Heard {
+    /// It asks nothing of such topics: it goes as it came.
+    Forwarded,
+    /// It asks something of them.
+    Asks(Box<FetchAsked>),
+    /// It goes on with what this session has not heard.
+    Unheard,
+    /// It asks for tickets in a version whose responses are not read.
+    TooOld,
+}
+
+/// The memory of one session.
+#[derive(Debug, Default)]
+pub struct ClaimFetches {
+    asked: Arc<Asked>,
+    /// A request that named everything was heard, and a fetch session may go on from it.
+    was_begun: bool,
+    /// The fetch session, once a request has named it.
+    session_id: Option<i32>,
+    /// [`TopicCache::generation`] at which topics were told apart.
+    generation: u64,
+}
+
+impl ClaimFetches {
+    /// About the memory that it takes.
+    pub fn remembered_bytes(&self) -> usize {
+        self.asked.remembered_bytes()
+    }
+
+    /// Hears a request of a consumer, and lowers in `frame` what it asks of such topics.
+    ///
+    /// # Errors
+    /// It asks for more partitions than are remembered.
+    pub fn hear(
+        &mut self,
+        layout: &Layout,
+        frame: &mut [u8],
+        version: i16,
+        shared: &Shared,
+        topics: &mut TopicCache,
+    ) -> Result<Heard, Malformed> {
+        let goes_on = layout.session_epoch > INITIAL_EPOCH;
+        let is_heard = self.was_begun
+            && self.generation == topics.generation()
+            && self
+                .session_id
+                .is_none_or(|known| known == layout.session_id);
+        if goes_on && !is_heard {
+            return Ok(Heard::Unheard);
+        }
+        if goes_on {
+            self.session_id = Some(layout.session_id);
+        } else {
+            *self = Self {
+                was_begun: layout.session_epoch == INITIAL_EPOCH,
+                generation: topics.generation(),
+                ..Self::default()
+            };
+        }
+        if !layout.topics.is_empty() || !layout.forgotten.is_empty() {
+            self.remember(layout, frame, shared, topics)?;
+        }
+        if self.asked.topics.is_empty() {
+            return Ok(Heard::Forwarded);
+        }
+        if !crate::wire::fetch::VERSIONS.contains(&version) {
+            return Ok(Heard::TooOld);
+        }
+        layout.lower_max_bytes(frame, RESPONSE_BYTES);
+        Ok(Heard::Asks(Box::new(FetchAsked {
+            max_bytes: layout.max_bytes,
+            is_committed: layout.isolation_level == 1,
+            asked: Arc::clone(&self.asked),
+        })))
+    }
+
+    fn remember(
+        &mut self,
+        layout: &Layout,
+        frame: &mut [u8],
+        shared: &Shared,
+        topics: &mut TopicCache,
+    ) -> Result<(), Malformed> {
+        // Copied only while the response to an earlier request is to come.
+        let asked = Arc::make_mut(&mut self.asked);
+        for entry in &layout.forgotten {
+            let key = layout.topic_key(frame, entry)?;
+            let partitions = layout.forgotten_partitions.get(entry.partitions.clone());
+            asked.forget(key, partitions.unwrap_or_default());
+        }
+        for entry in &layout.topics {
+            let key = layout.topic_key(frame, entry)?;
+            let Some(found) = find(key, asked, shared, topics) else {
+                continue;
+            };
+            let key = OwnedKey::from(key);
+            lower(layout, entry, frame);
+            let topic = asked.topics.entry(key).or_insert_with(|| AskedOfTopic {
+                topic: None,
+                partitions: BTreeMap::new(),
+            });
+            topic.topic = found;
+            let partitions = layout.partitions.get(entry.partitions.clone());
+            for partition in partitions.unwrap_or_default() {
+                let of = AskedOfPartition {
+                    offset: partition.fetch_offset,
+                    max_bytes: partition.max_bytes,
+                };
+                if topic.partitions.insert(partition.index, of).is_none() {
+                    asked.partitions += 1;
+                }
+            }
+        }
+        if asked.partitions > MOST_ENTRIES {
+            return Err(Malformed::new("partitions", Reason::TooLong));
+        }
+        Ok(())
+    }
+}
+
+/// `None`: its tickets, if it has any, are not redeemed. `Some(None)`: nobody knows the id.
+fn find(
+    key: TopicKey<'_>,
+    asked: &Asked,
+    shared: &Shared,
+    topics: &mut TopicCache,
+) -> Option<Option<Arc<ClaimTopic>>> {
+    if let Some(AskedOfTopic {
+        topic: Some(known), ..
+    }) = asked.topic(key)
+    {
+        return Some(Some(Arc::clone(known)));
+    }
+    match topics.resolve(shared, key) {
+        Resolved::Impossible => None,
+        Resolved::UnknownId(_) => Some(None),
+        Resolved::Topic(handle) => {
+            let rules = Arc::clone(handle.policy.redeem.as_ref()?);
+            Some(Some(Arc::new(ClaimTopic::new(&handle.name, rules, shared))))
+        }
+    }
+}
+
+fn lower(layout: &Layout, entry: &TopicEntry, frame: &mut [u8]) {
+    let partitions = layout.partitions.get(entry.partitions.clone());
+    for partition in partitions.unwrap_or_default() {
+        partition.lower_max_bytes(frame, PARTITION_BYTES);
+    }
+}

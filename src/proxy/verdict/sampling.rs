@@ -1,0 +1,110 @@
+//! Measures a share of the batches that no limit asks to look into: their sizes are for the histograms.
+//!
+//! Invariant: on average at most [`SHARE`] of a worker's time goes into it; what is left out is left out evenly
+//! over time, not by size.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use super::Measured;
+use super::measure::{MOST_BYTES, with_scratch};
+use crate::config::Decode;
+use crate::count::Count as _;
+use crate::inspect::{DeepLimits, Effort, inspect};
+use crate::policy::Size;
+use crate::telemetry::Metrics;
+use crate::vocabulary::Codec;
+
+/// One two-hundredth of a worker's time.
+const SHARE: u32 = 200;
+/// Time is accounted for in windows of this length, so that a quiet night does not pay for a busy morning.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Samples in one window: more would not make a histogram truer.
+const MOST_SAMPLES: u32 = 1000;
+/// What samples may take of a window.
+const MOST_SPENT: Duration = match WINDOW.checked_div(SHARE) {
+    Some(share) => share,
+    None => WINDOW,
+};
+
+thread_local! {
+    static SAMPLER: RefCell<Sampler> = RefCell::new(Sampler::new());
+}
+
+/// How much of the window has gone into samples.
+struct Sampler {
+    since: Instant,
+    spent: Duration,
+    samples: u32,
+}
+
+impl Sampler {
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            spent: Duration::ZERO,
+            samples: 0,
+        }
+    }
+
+    fn may_sample(&mut self, now: Instant) -> bool {
+        if now.saturating_duration_since(self.since) > WINDOW {
+            *self = Self {
+                since: now,
+                spent: Duration::ZERO,
+                samples: 0,
+            };
+        }
+        self.spent < MOST_SPENT && self.samples < MOST_SAMPLES
+    }
+}
+
+/// Counts the sizes inside a batch that passed: always, never, or as often as its share of time allows.
+pub(super) fn sample(
+    measured: &mut Measured,
+    batch: &[u8],
+    decode: Decode,
+    metrics: &Metrics,
+    now: Instant,
+) {
+    let may_sample = match decode {
+        Decode::Always => true,
+        Decode::WhenNeeded => SAMPLER.with_borrow_mut(|sampler| sampler.may_sample(now)),
+        Decode::Never => false,
+    };
+    let Some(codec) = measured
+        .facts
+        .codec
+        .filter(|_| may_sample && measured.header.magic == 2)
+    else {
+        return;
+    };
+    let most = if decode == Decode::Always {
+        u64::MAX
+    } else {
+        MOST_BYTES
+    };
+    let begun = Instant::now();
+    let inspection = with_scratch(|scratch| {
+        let effort = Effort::MEASURES.decode_at_most(most);
+        let inspection = inspect(&measured.header, batch, &DeepLimits::NONE, effort, scratch);
+        if inspection.records.is_some() {
+            measured.sizes = Some(Box::new(*scratch.sizes()));
+        }
+        inspection
+    });
+    let took = begun.elapsed();
+    SAMPLER.with_borrow_mut(|sampler| {
+        sampler.spent = sampler.spent.saturating_add(took);
+        sampler.samples.increment();
+    });
+    if codec != Codec::None {
+        metrics.inspection("sampled", codec);
+        metrics.inspection_seconds(codec).observe(took);
+    }
+    // Should the broker refuse it, its text says what was seen.
+    if let Some(Size::Exact(bytes)) = inspection.uncompressed {
+        measured.uncompressed_bytes = Some(bytes);
+    }
+    measured.facts.uncompressed = measured.facts.uncompressed.or(inspection.uncompressed);
+}
