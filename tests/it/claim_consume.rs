@@ -35,6 +35,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The store's folder.
 struct Folder(PathBuf);
 
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0).or_else(|_| fs::remove_file(&self.0));
+    }
+}
+
 impl Folder {
     fn new() -> Self {
         Self(new_dir("claims"))
