@@ -91,6 +91,15 @@ impl Issuer {
     }
 }
 
+/// Bytes of the ticket for a value of a size whose kind is not known, and of the header's value that signs it.
+pub fn ticket_bytes(issuer: &Issuer, form: ObjectForm, value_bytes: u64) -> (u64, u64) {
+    let length = TicketLength::of(issuer, form);
+    let ticket = length.value_bytes(value_bytes, &ContentType::default());
+    // The header's name and value, each behind a length of one byte.
+    let around = (MARK_HEADER.len() as u64).saturating_add(2);
+    (ticket, length.header_bytes.saturating_sub(around))
+}
+
 fn encoded_header(name: &[u8], value: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for field in [name, value] {
