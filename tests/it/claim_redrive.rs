@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::Value;
 use sizegate::claim::Digest;
