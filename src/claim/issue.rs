@@ -19,6 +19,9 @@ pub struct SignedTicket {
     pub(super) header: Bytes,
 }
 
+/// A moment of which there are 16 million milliseconds (four and a half hours) until the day ends.
+const SOME_MORNING_MS: u64 = 1_000_000_000_000;
+
 /// Issues the tickets of one topic.
 #[derive(Debug, Clone)]
 pub struct Issuer {
@@ -81,9 +84,13 @@ impl Issuer {
         form: ObjectForm,
     ) -> SignedTicket {
         let digest = Digest::of(&record.to_be_bytes());
-        // The same moment for all, and as long as every moment until the year 2286.
+        // Of one day, as long as every moment until the year 2286, and each another: true ones differ in their last digits.
+        let [first, second, third, ..] = digest.0;
+        let spread_ms = u64::from(u32::from_be_bytes([0, first, second, third]));
         let now = UNIX_EPOCH
-            .checked_add(std::time::Duration::from_secs(1_000_000_000))
+            .checked_add(std::time::Duration::from_millis(
+                SOME_MORNING_MS.saturating_add(spread_ms),
+            ))
             .unwrap_or(UNIX_EPOCH);
         let place = self.place(&digest, form, now);
         // No object is larger than its value: one that is not smaller is not compressed.

@@ -60,16 +60,18 @@ fn store(
     issuer: &Issuer,
     objects: &mut HashMap<String, Bytes>,
 ) -> Vec<SignedTicket> {
-    let mut put = |value: Bytes, content_type: &ContentType| {
+    let mut put = |record: u32, value: Bytes, content_type: &ContentType| {
+        // One after the other.
+        let now = now() + Duration::from_millis(u64::from(record) * 13);
         let digest = Digest::of(&value);
-        let place = issuer.place(&digest, plan.form, now());
+        let place = issuer.place(&digest, plan.form, now);
         let ticket = issuer.ticket(
             &place,
             digest,
             value.len() as u64,
             content_type,
             (plan.form, value.len() as u64),
-            now(),
+            now,
         );
         objects.insert(place.key().to_owned(), value);
         issuer.sign(&ticket)
@@ -78,6 +80,7 @@ fn store(
         .iter()
         .map(|claim| {
             put(
+                claim.record,
                 batch.records().slice(claim.value.clone()),
                 &claim.content_type,
             )

@@ -371,12 +371,15 @@ fn doctor_says_what_is_wrong_with_a_store() {
         "s3://no-such-bucket",
     );
     assert!(bucket.contains("Create the bucket"), "{bucket}");
-    let port = with(
-        &setup,
-        "endpoint: 'http://127.0.0.1:",
-        "endpoint: 'http://127.0.0.1:1",
-    );
-    assert!(port.contains("skipped"), "{port}");
+    // Nobody is there, and what is no endpoint at all.
+    let nobody = with(&setup, "http://127.0.0.1:", "http://127.0.0.2:");
+    assert!(nobody.contains("skipped"), "{nobody}");
+    let yaml = setup
+        .yaml()
+        .replace("http://127.0.0.1:", "http://127.0.0.1:9");
+    let ran = sizegate(&["claim", "doctor"], &yaml);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.err.contains("`endpoint` is no endpoint"), "{ran:?}");
 }
 
 #[test]
