@@ -27,6 +27,7 @@ mod check_cluster;
 mod claim_batches;
 mod claim_commands;
 mod claim_consume;
+mod claim_hostile;
 mod claim_produce;
 mod claim_producers;
 mod claim_queue;
