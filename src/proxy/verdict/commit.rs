@@ -47,7 +47,7 @@ impl Judge {
             && !evaluated
                 .iter()
                 .any(|evaluated| evaluated.outcome.is_refused())
-            && !self.has_repeated_topics(frame);
+            && !self.repeated.has_topics();
         let mut kept: Vec<(usize, usize)> = Vec::new();
         for Evaluated {
             topic_entry,
@@ -263,7 +263,7 @@ impl Judge {
         sample(
             measured,
             batch,
-            self.shared.decode(),
+            self.topics.decode(&self.shared),
             &self.shared.metrics,
             now,
         );
