@@ -21,6 +21,7 @@ pub mod check;
 pub mod completions;
 pub mod explain;
 mod http;
+pub mod probe;
 pub mod run;
 pub mod scan;
 pub mod suggest;
@@ -64,6 +65,8 @@ pub enum Command {
     Align(align::AlignArgs),
     /// Say which limits a topic has, and who would refuse a record of given sizes
     Explain(explain::ExplainArgs),
+    /// Climb the size ladder on your own cluster: who refuses what, through the proxy and past it
+    Probe(probe::ProbeArgs),
     /// Judge what is stored in topics by a config, as if it were produced now
     Scan(scan::ScanArgs),
     /// Print a completion script for a shell

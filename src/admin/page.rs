@@ -20,7 +20,7 @@ const FRAME: &str = include_str!("page/page.html");
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Name, media type, content.
-const FILES: [(&str, &str, &str); 16] = [
+const FILES: [(&str, &str, &str); 17] = [
     ("ask.js", SCRIPT, include_str!("page/ask.js")),
     ("bars.js", SCRIPT, include_str!("page/bars.js")),
     ("chart.js", SCRIPT, include_str!("page/chart.js")),
@@ -36,6 +36,7 @@ const FILES: [(&str, &str, &str); 16] = [
         "text/css; charset=utf-8",
         include_str!("page/page.css"),
     ),
+    ("recent.js", SCRIPT, include_str!("page/recent.js")),
     ("refusals.js", SCRIPT, include_str!("page/refusals.js")),
     ("state.js", SCRIPT, include_str!("page/state.js")),
     ("topic.js", SCRIPT, include_str!("page/topic.js")),
@@ -44,7 +45,7 @@ const FILES: [(&str, &str, &str); 16] = [
 ];
 
 /// Path, what it shows.
-const PATHS: [(&str, &str); 12] = [
+const PATHS: [(&str, &str); 13] = [
     ("/metrics", "everything that is counted, for Prometheus"),
     ("/livez", "the process answers"),
     ("/readyz", "clients can be served, or why not"),
@@ -63,6 +64,10 @@ const PATHS: [(&str, &str); 12] = [
     (
         "/api/v1/refusals",
         "the last 1,000 refusals with their full text; ?topic=, ?gate=, ?limit=",
+    ),
+    (
+        "/api/v1/refusals/recent",
+        "the last hour's refusals by topic, gate and client, minute by minute",
     ),
     (
         "/api/v1/families",

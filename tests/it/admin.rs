@@ -51,6 +51,7 @@ fn view(topic: &str) -> TopicView {
 fn status() -> StatusView {
     StatusView {
         version: "0.0.0",
+        instance: "pod-1:9644".into(),
         mode: "enforce",
         near_limit: 0.8,
         why_not_ready: Vec::new(),
@@ -840,4 +841,47 @@ async fn what_is_not_there_is_answered_as_json_to_programs_and_as_text_to_people
         "{}",
         response.body
     );
+}
+
+/// A web page whose name was made to point at this machine (DNS rebinding) is not answered.
+#[test]
+fn on_loopback_only_this_machines_names_are_answered_to() {
+    use std::io::{Read, Write};
+    let kafka = crate::support::Kafka::shared("4.4.0");
+    let sizegate = crate::support::Sizegate::start(kafka, "");
+    let ask = |path: &str, host: Option<&str>| {
+        let mut stream = std::net::TcpStream::connect(sizegate.admin()).unwrap();
+        let host = host
+            .map(|host| format!("Host: {host}\r\n"))
+            .unwrap_or_default();
+        let version = if host.is_empty() { "1.0" } else { "1.1" };
+        write!(stream, "GET {path} HTTP/{version}\r\n{host}\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+    };
+    for host in [
+        "localhost",
+        "LOCALHOST:9644",
+        "sizegate.localhost",
+        "127.0.0.1:9644",
+        "[::1]:9644",
+        "192.168.1.7",
+    ] {
+        assert_eq!(ask("/api/v1/status", Some(host)), 200, "{host}");
+    }
+    assert_eq!(ask("/api/v1/status", None), 200);
+    for host in [
+        "evil.example",
+        "evil.example:9644",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "",
+    ] {
+        for path in ["/", "/metrics", "/api/v1/refusals", "/page/main.js"] {
+            assert_eq!(ask(path, Some(host)), 421, "{host} {path}");
+        }
+        assert_eq!(ask("/livez", Some(host)), 200);
+        assert_eq!(ask("/readyz", Some(host)), 200);
+    }
 }

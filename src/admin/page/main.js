@@ -114,6 +114,7 @@ function paintState(state) {
   const { status } = state;
   show($("mode"), status?.mode === "observe" ? "observing" : status ? "enforcing" : "");
   $("mode").dataset.mode = status?.mode ?? "";
+  show($("instance"), status?.instance ?? "");
   show($("summary"), summary(state));
   const items = attention(state);
   $("attention").hidden = items.length === 0;
