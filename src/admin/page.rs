@@ -20,7 +20,7 @@ const FRAME: &str = include_str!("page/page.html");
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Name, media type, content.
-const FILES: [(&str, &str, &str); 17] = [
+const FILES: [(&str, &str, &str); 16] = [
     ("ask.js", SCRIPT, include_str!("page/ask.js")),
     ("bars.js", SCRIPT, include_str!("page/bars.js")),
     ("chart.js", SCRIPT, include_str!("page/chart.js")),
@@ -36,7 +36,6 @@ const FILES: [(&str, &str, &str); 17] = [
         "text/css; charset=utf-8",
         include_str!("page/page.css"),
     ),
-    ("recent.js", SCRIPT, include_str!("page/recent.js")),
     ("refusals.js", SCRIPT, include_str!("page/refusals.js")),
     ("state.js", SCRIPT, include_str!("page/state.js")),
     ("topic.js", SCRIPT, include_str!("page/topic.js")),

@@ -30,7 +30,7 @@ use crate::text::{grouped, row, table};
 #[command(after_help = "\
 Examples:
   sizegate probe --config sizegate.yaml
-  sizegate probe orders-test --config sizegate.yaml --through kafka.example.com:9092 --ca-file ca.pem
+  sizegate probe orders-test --config sizegate.yaml --through kafka.example:9092 --ca-file ca.pem
   sizegate probe --config sizegate.yaml --output json
 
 Without TOPIC a topic `sizegate-probe-…` is created, and deleted afterwards: rules by names do not match it. With TOPIC a few

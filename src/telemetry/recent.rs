@@ -134,7 +134,7 @@ impl Recent {
             }
         }
         let group = groups.entry(key).or_insert_with(|| Group::new(at));
-        if minute.saturating_sub(group.minute) >= MINUTES as u64 {
+        if minute.saturating_sub(minute_of(group.last_at)) >= MINUTES as u64 {
             *group = Group::new(at);
         }
         group.follow(minute);
@@ -150,7 +150,7 @@ impl Recent {
     pub(super) fn groups(&self, now: SystemTime) -> Vec<RecentGroup> {
         let minute = minute_of(now);
         let mut groups = self.lock();
-        groups.retain(|_, group| minute.saturating_sub(group.minute) < MINUTES as u64);
+        groups.retain(|_, group| minute.saturating_sub(minute_of(group.last_at)) < MINUTES as u64);
         let mut told: Vec<RecentGroup> = groups
             .iter_mut()
             .map(|(key, group)| {

@@ -34,21 +34,6 @@ await run({
     assert.match(await attention.locator("pre").innerText(), new RegExp(mistake));
   },
 
-  "what was refused in the last ten minutes stands above, and the last one is a link": async (open) => {
-    const page = await open();
-    assert.match(await page.locator("#instance").innerText(), /:\d+$/);
-    const attention = page.getByRole("region", { name: "Needs attention" });
-    assert.match(await attention.innerText(), /refused in the last ten minutes/);
-    const group = attention.locator(".recent li").filter({ hasText: topic }).first();
-    assert.match((await group.innerText()).replace(/\s+/g, " "), / · [a-z]+ · .+: \d+.*, first .+, last /);
-    await group.getByRole("link").last().click();
-    await settled(page);
-    assert.match(new URL(page.url()).hash, /^#\/refusals\?topic=[0-9a-f]{6}$/);
-    assert.equal(await page.locator("ol.refusals > li").count(), 1);
-    await page.getByRole("img", { name: /in the last hour, at most \d+ a minute/ }).waitFor();
-    await assertAccessible(page, "a refusal by its id");
-  },
-
   "what was refused comes first, with a bar, a share and a source for every gate": async (open) => {
     const page = await open();
     const first = page.getByRole("row").nth(1);

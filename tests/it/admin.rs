@@ -188,8 +188,10 @@ impl Server {
     }
 
     async fn request(&self, method: &str, path: &str) -> Response {
-        self.send(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
-            .await
+        self.send(&format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        ))
+        .await
     }
 
     async fn send(&self, request: &str) -> Response {
@@ -261,7 +263,7 @@ async fn others_are_served_while_a_question_is_explained() {
     .await;
     let body = r#"{"topic": "orders"}"#;
     let question = format!(
-        "POST /api/v1/explain HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /api/v1/explain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     let meanwhile = async {
@@ -690,7 +692,7 @@ async fn peers_that_do_not_read_their_responses_delay_no_health_check() {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
         let mut stream = socket.connect(server.address).await.unwrap();
-        let request = b"GET /api/v1/config HTTP/1.1\r\nHost: x\r\n\r\n";
+        let request = b"GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n";
         stream.write_all(request).await.unwrap();
         // Its response has begun: it has its place.
         stream.read_exact(&mut [0; 12]).await.unwrap();
@@ -744,7 +746,7 @@ async fn shutdown_answers_what_is_in_flight_and_takes_nothing_new() {
     let server = Server::start_at(address, state).await;
     let mut stream = server.connect().await;
     stream
-        .write_all(b"GET /api/v1/topics HTTP/1.1\r\nHost: x\r\n\r\n")
+        .write_all(b"GET /api/v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .await
         .unwrap();
     begun.recv().await.unwrap();
@@ -793,7 +795,7 @@ async fn bytes_of(server: &Server, request: &str) -> (String, Vec<u8>) {
 #[tokio::test]
 async fn metrics_are_compressed_for_who_takes_gzip_and_describe_the_process() {
     let server = Server::ready().await;
-    let plain = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    let plain = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let (head, body) = bytes_of(&server, plain).await;
     assert!(!head.contains("content-encoding"), "{head}");
     let text = String::from_utf8(body).unwrap();
@@ -804,7 +806,8 @@ async fn metrics_are_compressed_for_who_takes_gzip_and_describe_the_process() {
     ] {
         assert!(text.contains(name), "{name}: {text}");
     }
-    let packed = "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: deflate, gzip;q=0.8\r\n\r\n";
+    let packed =
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: deflate, gzip;q=0.8\r\n\r\n";
     let (head, body) = bytes_of(&server, packed).await;
     assert!(head.contains("content-encoding: gzip"), "{head}");
     let mut unpacked = String::new();

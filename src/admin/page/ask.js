@@ -37,14 +37,13 @@ export const ask = {
 
   /** What stands above every view. */
   async state() {
-    const [status, families, lingering, fetched, recent] = await Promise.all(
-      ["/api/v1/status", "/api/v1/families", "/api/v1/lingering", "/api/v1/fetch", "/api/v1/refusals/recent"].map(attempt),
+    const [status, families, lingering, fetched] = await Promise.all(
+      ["/api/v1/status", "/api/v1/families", "/api/v1/lingering", "/api/v1/fetch"].map(attempt),
     );
     return {
       status: usable(status),
       families: usable(families),
       lingering: { ...usable(lingering), ...usable(fetched) },
-      recent: usable(recent)?.groups ?? [],
       failed: status instanceof Error ? status : null,
       badges: {},
     };

@@ -114,7 +114,6 @@ function paintState(state) {
   const { status } = state;
   show($("mode"), status?.mode === "observe" ? "observing" : status ? "enforcing" : "");
   $("mode").dataset.mode = status?.mode ?? "";
-  show($("instance"), status?.instance ?? "");
   show($("summary"), summary(state));
   const items = attention(state);
   $("attention").hidden = items.length === 0;

@@ -1,12 +1,11 @@
 // The last 1,000 refusals: the whole text as the client got it (many clients show none of it), and who sent it.
 
 import { el, link, linked } from "./dom.js";
-import { hour } from "./recent.js";
 import { GATES, ago, clock, count, errorText, number } from "./words.js";
 
 export const label = "Refusals";
 export const title = () => "Refusals";
-export const asks = () => ({ refusals: "/api/v1/refusals", recent: "/api/v1/refusals/recent" });
+export const asks = () => ({ refusals: "/api/v1/refusals" });
 
 const PAGE = 25;
 
@@ -30,16 +29,14 @@ export function follow(params) {
   }
 }
 
-export function body({ refusals: { refusals }, recent }, { params }) {
+export function body({ refusals: { refusals } }, { params }) {
   const words = (params.get("topic") ?? "").toLowerCase();
   const gate = params.get("gate") ?? "";
   const found = refusals.filter((refusal) => (!gate || refusal.gate === gate) && (!words || speaksOf(refusal, words)));
   const shown = Math.max(PAGE, Number(params.get("shown")) || PAGE);
   const more = new URLSearchParams(params);
   more.set("shown", shown + 50);
-  const groups = (recent.groups ?? []).filter((group) => (!gate || group.gate === gate) && (!words || inGroup(group, words)));
   return [
-    hour(groups),
     el("p", { role: "status", class: "quiet" },
       found.length === refusals.length ? count(found.length, "refusal") : `${number(found.length)} of ${count(refusals.length, "refusal")}`,
       ", newest first"),
@@ -49,9 +46,6 @@ export function body({ refusals: { refusals }, recent }, { params }) {
     found.length > shown ? el("p", {}, link(`refusals?${more}`, { class: "button" }, "Show more")) : null,
   ];
 }
-
-const inGroup = (group, words) =>
-  [group.topic, group.client_id, group.software, group.last_id].some((field) => field.toLowerCase().includes(words));
 
 const speaksOf = (refusal, words) =>
   [refusal.topic, refusal.client_id, refusal.software, refusal.address, refusal.principal ?? "", refusal.record_key ?? "", refusal.id]
@@ -75,7 +69,6 @@ export function entry(refusal) {
     advice ? el("p", { class: "advice" }, linked(advice)) : null,
     tail ? el("p", { class: "tail" }, tail) : null,
     el("dl", { class: "who" },
-      el("div", {}, el("dt", {}, "id"), el("dd", {}, link(`refusals?topic=${encodeURIComponent(refusal.id)}`, { title: "A link to this refusal" }, refusal.id))),
       fact("client id", refusal.client_id || "none"),
       fact("software", refusal.software || "does not say"),
       fact("from", refusal.address),

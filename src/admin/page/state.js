@@ -5,7 +5,6 @@ import { el, link } from "./dom.js";
 import { ago, clock, count, number, size } from "./words.js";
 import { misaligned } from "./families.js";
 import { stuck, suspects } from "./lingering.js";
-import { refusedNow } from "./recent.js";
 
 export function summary({ status, failed }) {
   if (!status) return [el("strong", { class: "bad" }, "No answer"), `: ${failed?.message ?? "no connection"}`];
@@ -47,11 +46,6 @@ export function attention(state) {
   }
   for (const outside of plane.brokers_outside) add("over", el("strong", {}, "A broker cannot be reached. "), outside);
   if (plane.missing_rights) add("near", el("strong", {}, "ACLs are missing. "), plane.missing_rights);
-  const now = refusedNow(state.recent);
-  if (now) {
-    state.badges.refusals = { kind: now.kind, text: number(now.count), words: "in the last ten minutes" };
-    add(now.kind, now.item);
-  }
   const gaps = misaligned(state.families);
   if (gaps.length) {
     state.badges.families = { kind: "near", text: number(gaps.length), words: "misaligned" };
