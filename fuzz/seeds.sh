@@ -23,7 +23,7 @@ for file in ../tests/data/batches/*.bin; do
   fi
 done
 
-# What the target takes first: request (0), ShareFetch answer (1) or Fetch answer (2); version - 4; bytes in a piece.
+# What the target takes first: request (0), ShareFetch response (1) or Fetch response (2); version - 4; bytes in a piece.
 mkdir -p corpus/fetch
 hex() { printf '%b' "$(tr -d ' \n' | sed 's/../\\x&/g')"; }
 # Version 12, a frame of one topic "t" with partition 0 at offset 5, 1 MiB, client id "c".
@@ -39,17 +39,17 @@ hex >corpus/fetch/request-4 <<'EOF'
 ffffffff 000001f4 00000001 03200000 00
 00000001 0001 74 00000001 00000000 0000000000000005 00100000
 EOF
-# An answer of one topic and partition with a real batch, in both encodings.
+# A response of one topic and partition with a real batch, in both encodings.
 batch=$(od -An -v -tx1 ../tests/data/batches/confluent-none-one-random-9000.bin | tr -d ' \n')
 bytes=$((${#batch} / 2))
 {
   printf '02 08 11 00 00000000 0000 00000000 02 02 74 02 00000000 0000 0000000000000001 0000000000000001 '
   printf '0000000000000000 00 ffffffff %02x%02x %s 00 00 00' $(((bytes + 1) % 128 + 128)) $(((bytes + 1) / 128)) "$batch"
-} | hex >corpus/fetch/answer-12
+} | hex >corpus/fetch/response-12
 {
   printf '02 00 11 00000000 00000001 0001 74 00000001 00000000 0000 0000000000000001 0000000000000001 '
   printf '00000000 %08x %s' "$bytes" "$batch"
-} | hex >corpus/fetch/answer-4
+} | hex >corpus/fetch/response-4
 
 # What the target takes first: which request (0 to 2), its version.
 mkdir -p corpus/config_request

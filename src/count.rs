@@ -44,6 +44,12 @@ macro_rules! counts {
 
 counts!(u32, u64, usize);
 
+/// The sum of all parts.
+#[inline]
+pub(crate) fn total<const N: usize>(parts: [usize; N]) -> usize {
+    parts.into_iter().fold(0, usize::saturating_add)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +65,8 @@ mod tests {
         assert_eq!(count, 1);
         count.decrement();
         assert_eq!(count, 0);
+        assert_eq!(total([1, 2, 3]), 6);
+        assert_eq!(total([1, usize::MAX, 3]), usize::MAX);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub use key::key_of;
 pub use limits::DeepLimits;
 pub use message_set::inspect_message_set;
 pub use near::NearGates;
+pub(crate) use near::is_near;
 pub use record_at::RecordAt;
 pub(crate) use sizes::SIZE_BOUNDS_BYTES;
 pub use sizes::{LargestParts, Sizes, SizesTally};

@@ -2,7 +2,6 @@
 //!
 //! One task per session and no channel in the data path. This module never looks into a peer's bytes itself:
 //! `wire` does.
-#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
 mod advertised;
 mod budget;

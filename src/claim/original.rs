@@ -14,6 +14,9 @@ use super::ticket::{Digest, ObjectForm, Ticket};
 use crate::codec::{Decoders, End, Output};
 use crate::vocabulary::Codec;
 
+/// Room made for a value before any of it is there.
+const MOST_AT_ONCE: usize = 16 * 1024 * 1024;
+
 impl Store {
     /// The value of a ticket that was found sound.
     ///
@@ -69,7 +72,9 @@ fn decompressed(object: &[u8], size: u64) -> Result<Bytes, Failure> {
         }
     }
 
-    let mut value = Whole(Vec::with_capacity(usize::try_from(size).unwrap_or(0)));
+    // A ticket's size is signed, and still nothing is allocated by a number alone.
+    let room = usize::try_from(size).unwrap_or(0).min(MOST_AT_ONCE);
+    let mut value = Whole(Vec::with_capacity(room));
     let decoded = Decoders::new()
         .decoder(Codec::Zstd, size)
         .decode(object, &mut value);

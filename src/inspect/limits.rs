@@ -1,6 +1,6 @@
 //! Limits inside a batch, and what they come to for one batch.
 
-use super::near::{NearGates, far_bytes};
+use super::near::{NearGates, far_bytes, is_near};
 use super::{Effort, Over};
 use crate::batch::{BATCH_HEADER_BYTES, ESTIMATE_SURPLUS_BYTES, RecordSizes, Rewritten};
 use crate::vocabulary::Gate;
@@ -193,7 +193,10 @@ impl Ceilings {
     fn near<const N: usize>(&self, sizes: [(Gate, u64, u64); N]) -> NearGates {
         sizes
             .into_iter()
-            .filter(|(_, size, limit)| size <= limit && *size > far_bytes(*limit, self.near_share))
+            .filter(|(_, size, limit)| {
+                self.near_share
+                    .is_some_and(|share| is_near(*size, *limit, share))
+            })
             .fold(NearGates::NONE, |near, (gate, ..)| near.with(gate))
     }
 

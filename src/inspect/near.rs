@@ -1,4 +1,4 @@
-//! The gates at which a batch is within its limits, but near one: `near_limit` in the configuration.
+//! Notes the gates at which a batch is within its limits, but near one: `near_limit` in the configuration.
 //!
 //! Invariant: every gate inside a batch is noticed here and nowhere else, so that what counts as near does not depend
 //! on the codec, nor on what else is measured.
@@ -35,12 +35,37 @@ impl NearGates {
     }
 }
 
-/// The largest size that is not near `limit`; `u64::MAX` is no limit. The same comparison as
-/// [`is_near`](crate::policy::TopicPolicy::is_near), for whole bytes.
+/// A size that is within the limit, but above the share of it that counts as near.
+pub(crate) fn is_near(size: u64, limit: u64, share: f64) -> bool {
+    size <= limit && size as f64 > limit as f64 * share
+}
+
+/// The largest size that [`is_near`] does not take; `u64::MAX` is no limit.
 pub(super) fn far_bytes(limit: u64, share: Option<f64>) -> u64 {
     match share {
         // A limit beyond 2^53 bytes is rounded. `as` saturates, and takes NaN for 0.
         Some(share) if limit != u64::MAX => ((limit as f64 * share).floor() as u64).min(limit),
         _ => u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_byte_after_what_is_far_is_near_up_to_the_limit() {
+        for limit in [1, 5, 999, 1_000, 65_536, 1_048_588, (1 << 40) + 7] {
+            for share in [0.0, 0.1, 0.5, 0.8, 0.999] {
+                let far = far_bytes(limit, Some(share));
+                assert!(!is_near(far, limit, share), "{limit} {share}");
+                assert!(is_near(far + 1, limit, share), "{limit} {share}");
+                assert!(is_near(limit, limit, share), "{limit} {share}");
+                assert!(!is_near(limit + 1, limit, share), "{limit} {share}");
+            }
+            assert_eq!(far_bytes(limit, Some(1.0)), limit);
+            assert_eq!(far_bytes(limit, None), u64::MAX);
+        }
+        assert_eq!(far_bytes(u64::MAX, Some(0.5)), u64::MAX);
     }
 }

@@ -16,7 +16,7 @@ use crate::config::{
     StoreFailure, TopicPattern, Unredeemed,
 };
 use crate::families::Families;
-use crate::inspect::{DeepLimits, Over};
+use crate::inspect::{DeepLimits, Over, is_near};
 use crate::vocabulary::{Action, ErrorCode, Gate, LIMITS, Source};
 
 /// The configuration's rules, ready to be asked. Asked once per session and topic, never per request.
@@ -648,6 +648,6 @@ impl TopicPolicy {
 
     /// A size that is within the limit, but above the share of it that counts as near.
     pub fn is_near(&self, size: u64, limit: u64) -> bool {
-        size <= limit && size as f64 > limit as f64 * self.near_limit
+        is_near(size, limit, self.near_limit)
     }
 }

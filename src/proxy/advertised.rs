@@ -1,4 +1,4 @@
-//! The addresses clients are told: each broker's own port (or name) on this proxy.
+//! Holds the addresses that clients are told: each broker's own port (or name) on this proxy.
 
 use crate::cluster::Cluster;
 use crate::config::{Advertise, HostPort};

@@ -16,6 +16,8 @@ use std::task::{Context, Poll};
 use prometheus::IntCounter;
 use tokio::sync::oneshot;
 
+use crate::count::{Count as _, total};
+
 #[cfg(test)]
 mod tests;
 
@@ -99,7 +101,7 @@ impl Budget {
     /// Spends bytes that are already here, over the budget if need be.
     pub fn charge(self: &Arc<Self>, bytes: usize) -> Lease {
         let mut state = self.lock();
-        state.used += bytes;
+        state.used.increase_by(bytes);
         self.publish(&state);
         Lease::new(self, bytes, Kind::Backlog)
     }
@@ -142,24 +144,24 @@ impl Budget {
 
     fn fits(&self, state: &mut State, bytes: usize, kind: Kind) -> bool {
         let room = match kind {
-            Kind::LargeFrame => self.limit - self.limit / RESERVE,
+            Kind::LargeFrame => self.limit.saturating_sub(self.limit / RESERVE),
             Kind::SmallFrame | Kind::Backlog => self.limit,
         };
         state.used.saturating_add(bytes) <= room || state.lane(kind).admitted == 0
     }
 
     fn take(self: &Arc<Self>, state: &mut State, bytes: usize, kind: Kind) -> Lease {
-        state.used += bytes;
-        state.lane(kind).admitted += 1;
+        state.used.increase_by(bytes);
+        state.lane(kind).admitted.increment();
         self.publish(state);
         Lease::new(self, bytes, kind)
     }
 
     fn give_back(self: &Arc<Self>, bytes: usize, kind: Kind) {
         let mut state = self.lock();
-        state.used -= bytes;
+        state.used.decrease_by(bytes);
         if kind != Kind::Backlog {
-            state.lane(kind).admitted -= 1;
+            state.lane(kind).admitted.decrement();
         }
         self.let_in(state);
     }
@@ -186,7 +188,7 @@ impl Budget {
 
     fn publish(&self, state: &State) {
         self.used.store(state.used, Ordering::Relaxed);
-        let waiting = state.small.queue.len() + state.large.queue.len();
+        let waiting = total([state.small.queue.len(), state.large.queue.len()]);
         self.waiting.store(waiting, Ordering::Relaxed);
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::topics::{Resolved, TopicCache};
+use crate::count::{Count as _, total};
 use crate::policy::ClaimRules;
 use crate::telemetry::ClaimCounts;
 use crate::wire::fetch_request::{INITIAL_EPOCH, Layout, TopicEntry};
@@ -101,7 +102,7 @@ impl Asked {
         };
         for partition in partitions {
             if topic.partitions.remove(partition).is_some() {
-                self.partitions -= 1;
+                self.partitions.decrement();
             }
         }
         if topic.partitions.is_empty() {
@@ -110,7 +111,9 @@ impl Asked {
     }
 
     fn remembered_bytes(&self) -> usize {
-        self.topics.len() * TOPIC_ENTRY_BYTES + self.partitions * PARTITION_ENTRY_BYTES
+        let topics = self.topics.len().saturating_mul(TOPIC_ENTRY_BYTES);
+        let partitions = self.partitions.saturating_mul(PARTITION_ENTRY_BYTES);
+        total([topics, partitions])
     }
 }
 
@@ -128,7 +131,7 @@ pub struct FetchAsked {
 impl FetchAsked {
     /// About the memory that it takes; what several of them share is counted for each.
     pub fn remembered_bytes(&self) -> usize {
-        size_of::<Self>() + self.asked.remembered_bytes()
+        total([size_of::<Self>(), self.asked.remembered_bytes()])
     }
 }
 
@@ -243,7 +246,7 @@ impl ClaimFetches {
                     max_bytes: partition.max_bytes,
                 };
                 if topic.partitions.insert(partition.index, of).is_none() {
-                    asked.partitions += 1;
+                    asked.partitions.increment();
                 }
             }
         }

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -22,6 +22,8 @@ const REMEMBERED: usize = 100_000;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// A value counts as lost for so long; then it is looked for again, as somebody may have put it back.
+const LOST: Duration = Duration::from_secs(600);
 /// A record that nobody has waited for this long is no longer written.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
@@ -91,6 +93,8 @@ enum Progress {
 struct Work {
     progress: watch::Sender<Progress>,
     asked_at: Mutex<Instant>,
+    /// When it was acknowledged.
+    written_at: OnceLock<Instant>,
 }
 
 impl Work {
@@ -158,7 +162,14 @@ impl Fallbacks {
     pub fn is_written(&self, at: &LostAt) -> bool {
         let state = lock(&self.state);
         let work = state.records.get(at);
-        work.is_some_and(|work| *work.progress.borrow() == Progress::Acknowledged)
+        work.is_some_and(|work| work.written_at.get().is_some())
+    }
+
+    /// It was written a short while ago: its value need not be looked for.
+    pub fn is_lost(&self, at: &LostAt) -> bool {
+        let state = lock(&self.state);
+        let written_at = state.records.get(at).and_then(|work| work.written_at.get());
+        written_at.is_some_and(|at| at.elapsed() < LOST)
     }
 
     fn begin(
@@ -176,6 +187,7 @@ impl Fallbacks {
         let work = Arc::new(Work {
             progress: watch::Sender::new(Progress::Begun),
             asked_at: Mutex::new(Instant::now()),
+            written_at: OnceLock::new(),
         });
         state.records.insert(at.clone(), Arc::clone(&work));
         drop(state);
@@ -210,6 +222,7 @@ impl Lost {
             let why = match writer.write(self.record.clone()).await {
                 Ok(()) => {
                     self.counts.fell_back(self.class);
+                    let _ = work.written_at.set(Instant::now());
                     let mut state = lock(state);
                     state.remember(self.at);
                     drop(state);

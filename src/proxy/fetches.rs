@@ -1,4 +1,4 @@
-//! What one consumer asks for and is served: sizes counted by topic, batches above its own settings, and a large batch
+//! Watches what one consumer asks for and is served: sizes by topic, batches above its own settings, and a large batch
 //! that it does not get past. Only looks: no Fetch is changed, held or refused for it.
 //!
 //! Invariant: at most [`REMEMBERED`] partitions are remembered of a session. With a fetch session (KIP-227) a request
@@ -13,6 +13,7 @@ use std::time::Instant;
 use self::returns::{At, Partition, Positions, Returns};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
+use crate::count::{Count as _, total};
 use crate::inspect::SizesTally;
 use crate::policy::LARGE_BYTES;
 use crate::telemetry::{FetchSetting, OTHER, TopicMetrics};
@@ -28,6 +29,8 @@ const REMEMBERED: usize = 1_000;
 
 /// About what one topic takes: its name, which is no longer than Kafka's longest, and a hash table.
 const TOPIC_BYTES: usize = 384;
+/// Of a partition in a topic, likewise: half of a table is free.
+const PARTITION_BYTES: usize = size_of::<(i32, FetchRequestReader)>() * 2;
 
 /// Kafka's longest topic name (`Topic.MAX_NAME_LENGTH`): nobody is served from a longer one.
 const LONGEST_NAME: usize = 249;
@@ -141,8 +144,11 @@ impl Fetches {
     /// About the memory for what was asked.
     pub fn remembered_bytes(&self) -> usize {
         let asked = &self.asked;
-        (asked.by_name.len() + asked.by_id.len()) * TOPIC_BYTES
-            + asked.partitions * size_of::<(i32, FetchRequestReader)>() * 2
+        let topics = total([asked.by_name.len(), asked.by_id.len()]);
+        let partitions = asked.partitions.saturating_mul(PARTITION_BYTES);
+        topics
+            .saturating_mul(TOPIC_BYTES)
+            .saturating_add(partitions)
     }
 
     /// The request is over.
@@ -233,7 +239,7 @@ impl Remembered {
                 TopicKey::Id(id) => self.by_id.entry(id).or_default(),
             };
             partitions.insert(ask.partition, asking);
-            self.partitions += 1;
+            self.partitions.increment();
         }
     }
 
@@ -268,7 +274,7 @@ impl RequestVisitor for Asks<'_> {
 
     fn begins(&mut self, max_bytes: i32, starts_anew: bool) {
         self.asked.max_bytes = max_bytes;
-        self.asked.round += u64::from(starts_anew);
+        self.asked.round.increase_by(u64::from(starts_anew));
     }
 
     fn partition(&mut self, topic: TopicKey<'_>, ask: PartitionRequest) {

@@ -1,4 +1,4 @@
-//! The verdict on a request that sets configs of topics or brokers: what of it goes on, and what is refused.
+//! Judges a request that sets configs of topics or brokers: what of it goes on, and what is refused.
 //!
 //! Deciding only looks. Where it needs to know what the cluster has (a deleted override, what a new topic inherits, a
 //! family), [`gather`] reads it now and it is decided again; nothing is refused by what was read before another attempt.
@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::{ClientInfo, Shared};
 use crate::cluster::Wanted;
 use crate::config::{Rule, TopicConfig};
+use crate::count::Count as _;
 use crate::findings::{self, ClusterFacts, Commands, TopicFacts};
 use crate::policy::families::opening;
 use crate::policy::topic_config::{self, Breach, Known, Op};
@@ -448,7 +449,7 @@ impl<'a> Case<'a> {
                 });
             if !exists {
                 self.count(&found);
-                told += 1;
+                told.increment();
                 if told <= MOST_TOLD {
                     let error_code = if is_observed { 0 } else { POLICY_VIOLATION };
                     self.shared
@@ -485,7 +486,7 @@ impl<'a> Case<'a> {
         if told > MOST_TOLD {
             tracing::warn!(
                 client = %client.address,
-                more = told - MOST_TOLD,
+                more = told.saturating_sub(MOST_TOLD),
                 "a request set the configs of more topics against their rules than are told one by one"
             );
         }

@@ -1,4 +1,4 @@
-//! The answers a client waits for, in the order of its requests.
+//! Lists the responses that a client waits for, in the order of its requests.
 //!
 //! A broker answers one connection's requests in order, so a response made here queues behind those in flight.
 //! Invariant: exactly one entry per request that gets a response; a Produce with acks 0 gets none.
@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::claim_fetches::FetchAsked;
 use super::verdict::{Refused, Sent};
+use crate::count::{Count as _, total};
 use crate::wire::config_response::RefusedResource;
 use crate::wire::sasl::Mechanism;
 use crate::wire::{Malformed, Reason};
@@ -82,14 +83,18 @@ impl Produced {
     fn remembered_bytes(&self) -> usize {
         let refused = self.refused.iter().map(Refused::remembered_bytes);
         let sent = self.sent.iter().map(Sent::remembered_bytes);
-        sent.sum::<usize>() + refused.sum::<usize>()
+        total([sent.sum(), refused.sum()])
     }
 }
 
 /// About the memory that refused topics and brokers take.
 fn remembered_bytes(refused: &[RefusedResource]) -> usize {
     let bytes = |resource: &RefusedResource| {
-        size_of::<RefusedResource>() + resource.name.len() + resource.message.len()
+        total([
+            size_of::<RefusedResource>(),
+            resource.name.len(),
+            resource.message.len(),
+        ])
     };
     refused.iter().map(bytes).sum()
 }
@@ -143,7 +148,8 @@ impl InFlight {
 
     /// About the memory for all of it.
     pub fn remembered_bytes(&self) -> usize {
-        self.expected.len() * size_of::<Expected>() + self.remembered_bytes + self.made_bytes
+        let entries = self.expected.len().saturating_mul(size_of::<Expected>());
+        total([entries, self.remembered_bytes, self.made_bytes])
     }
 
     /// Bytes of responses made here that wait for their turn.
@@ -154,10 +160,16 @@ impl InFlight {
     /// A request was read.
     pub fn expect(&mut self, expected: Expected) {
         match &expected.response {
-            Response::Made(bytes) => self.made_bytes += bytes.len(),
-            Response::Produce(produced) => self.remembered_bytes += produced.remembered_bytes(),
-            Response::Configs(refused) => self.remembered_bytes += remembered_bytes(refused),
-            Response::Fetch(asked) => self.remembered_bytes += asked.remembered_bytes(),
+            Response::Made(bytes) => self.made_bytes.increase_by(bytes.len()),
+            Response::Produce(produced) => self
+                .remembered_bytes
+                .increase_by(produced.remembered_bytes()),
+            Response::Configs(refused) => {
+                self.remembered_bytes.increase_by(remembered_bytes(refused));
+            }
+            Response::Fetch(asked) => {
+                self.remembered_bytes.increase_by(asked.remembered_bytes());
+            }
             Response::Forwarded | Response::Token | Response::Authenticate(_) => {}
         }
         self.expected.push_back(expected);
@@ -173,7 +185,7 @@ impl InFlight {
         self.shrink();
         match std::mem::replace(&mut next.response, Response::Forwarded) {
             Response::Made(bytes) => {
-                self.made_bytes -= bytes.len();
+                self.made_bytes.decrease_by(bytes.len());
                 Some((next, bytes))
             }
             _ => None,
@@ -202,10 +214,15 @@ impl InFlight {
         let answered = self.expected.pop_front();
         match answered.as_ref().map(|next| &next.response) {
             Some(Response::Produce(produced)) => {
-                self.remembered_bytes -= produced.remembered_bytes();
+                self.remembered_bytes
+                    .decrease_by(produced.remembered_bytes());
             }
-            Some(Response::Configs(refused)) => self.remembered_bytes -= remembered_bytes(refused),
-            Some(Response::Fetch(asked)) => self.remembered_bytes -= asked.remembered_bytes(),
+            Some(Response::Configs(refused)) => {
+                self.remembered_bytes.decrease_by(remembered_bytes(refused))
+            }
+            Some(Response::Fetch(asked)) => {
+                self.remembered_bytes.decrease_by(asked.remembered_bytes());
+            }
             _ => {}
         }
         self.shrink();

@@ -97,8 +97,9 @@ async fn accept(
                 });
             }
             Ok((stream, address)) => {
-                let turn = next.fetch_add(1, Ordering::Relaxed) % bound.workers.len().max(1);
-                let Some(worker) = bound.workers.get(turn) else {
+                let turn = next.fetch_add(1, Ordering::Relaxed);
+                let turn = turn.checked_rem(bound.workers.len());
+                let Some(worker) = turn.and_then(|turn| bound.workers.get(turn)) else {
                     return;
                 };
                 let session = run(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::count::Count as _;
 use crate::wire::api::{FrameHead, HEAD_BYTES};
 use crate::wire::produce::FIRST_FLEXIBLE_VERSION;
 use crate::wire::walk::{self, Visitor};
@@ -68,7 +69,7 @@ impl OversizedFrame {
     pub fn read(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
         self.left = self.left.saturating_sub(chunk.len());
         let skipped = self.head_left.min(chunk.len());
-        self.head_left -= skipped;
+        self.head_left.decrease_by(skipped);
         self.walker
             .advance(chunk.get(skipped..).unwrap_or_default(), &mut self.found)?;
         if self.found.remembered_bytes > MOST_REMEMBERED_BYTES {
@@ -93,7 +94,8 @@ impl Visitor for Found {
             "topic_id" => self.topic_key = bytes.into(),
             "index" => {
                 let index = bytes.first_chunk().map_or(0, |b| i32::from_be_bytes(*b));
-                self.remembered_bytes += size_of::<(Arc<[u8]>, i32)>();
+                self.remembered_bytes
+                    .increase_by(size_of::<(Arc<[u8]>, i32)>());
                 if self.remembered_bytes <= MOST_REMEMBERED_BYTES {
                     self.partitions.push((Arc::clone(&self.topic_key), index));
                 }
@@ -108,7 +110,7 @@ impl Visitor for Found {
             "topic" => {
                 let mut w = Writer::part();
                 w.string(self.flexible, bytes);
-                self.remembered_bytes += w.len();
+                self.remembered_bytes.increase_by(w.len());
                 self.topic_key = w.into_part().into();
             }
             _ => {}

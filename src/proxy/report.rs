@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use super::topics::TopicHandle;
 use super::verdict::Sent;
 use super::{ClientInfo, Shared};
+use crate::count::Count as _;
 use crate::error_code::INVALID_RECORD;
 use crate::policy::{
     BatchFacts, Blame, Client, ClientRules, Framework, Library, Place, Policy, Refusal, Size,
@@ -153,7 +154,10 @@ fn record(refusal: &Refusal, error_code: i16, is_loop: bool, client: &ClientInfo
         },
         codec: facts.and_then(|facts| facts.codec),
         records: facts.map(|facts| facts.records.max(0).unsigned_abs()),
-        record: refusal.violation.record.map(|record| record.index + 1),
+        record: refusal
+            .violation
+            .record
+            .map(|record| record.index.saturating_add(1)),
         record_key: None,
     }
 }
@@ -311,7 +315,7 @@ impl ClientInfo {
             // What is not printable is not as it was sent, but that is no change.
             if self.client_id != client_id {
                 self.client_id = client_id;
-                self.revision += 1;
+                self.revision.increment();
             }
         }
     }
@@ -332,12 +336,12 @@ impl ClientInfo {
     /// What the client says it is.
     pub(super) fn learn_software(&mut self, software: ClientSoftware) {
         self.software = Some(software);
-        self.revision += 1;
+        self.revision.increment();
     }
 
     /// The broker said that this is who the client is.
     pub(super) fn learn_principal(&mut self, principal: Arc<str>) {
         self.principal = Some(principal);
-        self.revision += 1;
+        self.revision.increment();
     }
 }

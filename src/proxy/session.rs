@@ -40,7 +40,9 @@ use super::verdict::Judge;
 use super::write_queue::WriteQueue;
 use super::{ClientInfo, Shared};
 use crate::config::HostPort;
+use crate::count::total;
 use crate::net::Stream;
+use crate::net::deadline_in;
 use crate::wire::Malformed;
 
 /// Bytes that wait for a client before its requests are no longer read.
@@ -282,13 +284,15 @@ impl Session {
         }
         let fetches = self.fetches.as_ref();
         let claims = self.claim_fetches.as_ref();
-        let bytes = topics.remembered_bytes()
-            + self.in_flight.remembered_bytes()
-            + self.responses.held_bytes()
-            + self.requests.remembered_bytes()
-            + fetches.map_or(0, |fetches| fetches.remembered_bytes())
-            + claims.map_or(0, |claims| claims.remembered_bytes())
-            + self.to_client.uncovered_bytes();
+        let bytes = total([
+            topics.remembered_bytes(),
+            self.in_flight.remembered_bytes(),
+            self.responses.held_bytes(),
+            self.requests.remembered_bytes(),
+            fetches.map_or(0, |fetches| fetches.remembered_bytes()),
+            claims.map_or(0, |claims| claims.remembered_bytes()),
+            self.to_client.uncovered_bytes(),
+        ]);
         self.remembered.cover(budget, bytes);
     }
 
@@ -354,7 +358,8 @@ impl Session {
 
     /// For how long nothing came, nothing left and nothing was done here.
     fn quiet_for(&mut self) -> Duration {
-        let written = self.to_client.written() + self.to_upstream.written();
+        let written = self.to_client.written();
+        let written = written.saturating_add(self.to_upstream.written());
         if std::mem::replace(&mut self.seen_written, written) != written
             && !self.to_client.is_empty()
         {
@@ -373,9 +378,7 @@ impl Session {
     }
 
     fn set_timer(&mut self, after: Duration) {
-        self.timer
-            .as_mut()
-            .reset(tokio::time::Instant::now() + after);
+        self.timer.as_mut().reset(deadline_in(after));
         self.is_timer_set = false;
     }
 

@@ -1,4 +1,4 @@
-//! What one session knows of the topics it produces to: policy, limits and metrics, resolved once per topic so
+//! Holds what one session knows of the topics it produces to: policy, limits and metrics, resolved once per topic so
 //! that no request looks anything up by name.
 
 use std::borrow::Borrow;
@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::{ClientInfo, Shared};
 use crate::cluster;
+use crate::count::{Count as _, total};
 use crate::policy::{ClientRules, Learned, Policy, TopicPolicy};
 use crate::telemetry::{self, TopicMetrics};
 use crate::vocabulary::{Codec, CompressionType};
@@ -50,10 +51,13 @@ pub struct TopicHandle {
 impl TopicHandle {
     /// About the memory it takes.
     pub fn remembered_bytes(&self) -> usize {
-        size_of::<Self>()
-            + self.name.len()
-            + self.policy.remembered_bytes()
-            + self.members.len() * size_of::<Option<Arc<cluster::Topic>>>()
+        let member_bytes = size_of::<Option<Arc<cluster::Topic>>>();
+        total([
+            size_of::<Self>(),
+            self.name.len(),
+            self.policy.remembered_bytes(),
+            self.members.len().saturating_mul(member_bytes),
+        ])
     }
 
     /// The topic's own limit at this session's broker, as last read.
@@ -251,8 +255,9 @@ impl TopicCache {
             let forgotten = self.by_name.remove_entry(&neighbour);
             self.forgot(forgotten);
         }
-        self.bytes += entry_bytes(name, handle);
-        self.unknown += usize::from(handle.known.is_none());
+        self.bytes.increase_by(entry_bytes(name, handle));
+        self.unknown
+            .increase_by(usize::from(handle.known.is_none()));
         let old = self.by_name.insert(name.into(), Arc::clone(handle));
         self.forgot(old.map(|old| (name, old)));
     }
@@ -265,7 +270,7 @@ impl TopicCache {
             let forgotten = self.by_id.remove_entry(&neighbour);
             self.forgot(forgotten);
         }
-        self.bytes += entry_bytes(&id, handle);
+        self.bytes.increase_by(entry_bytes(&id, handle));
         let old = self.by_id.insert(id, Arc::clone(handle));
         self.forgot(old.map(|old| (id, old)));
     }
@@ -275,7 +280,8 @@ impl TopicCache {
             let bytes = entry_bytes(key.as_ref(), &handle);
             self.bytes = self.bytes.saturating_sub(bytes);
             // What is found by its id is known.
-            self.unknown -= usize::from(handle.known.is_none());
+            self.unknown
+                .decrease_by(usize::from(handle.known.is_none()));
         }
     }
 
@@ -348,7 +354,7 @@ impl TopicCache {
 }
 
 fn entry_bytes(key: &[u8], handle: &TopicHandle) -> usize {
-    ENTRY_BYTES + key.len() + handle.remembered_bytes()
+    total([ENTRY_BYTES, key.len(), handle.remembered_bytes()])
 }
 
 /// Whom to forget for a newcomer: the one before it, else the last. A client with more topics than are remembered goes

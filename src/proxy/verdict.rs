@@ -14,10 +14,12 @@ mod gathered;
 mod measure;
 mod offload;
 mod outcome;
+mod sampling;
 mod trial;
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +34,7 @@ use self::outcome::{Evaluated, Measured, Outcome};
 pub use self::trial::{Fate, Trial, Tried};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
+use crate::count::{Count as _, total};
 use crate::error_code::{UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION};
 use crate::inspect::Sizes;
 use crate::policy::{LingerWatch, LoopDetector, Policy, Size};
@@ -87,7 +90,7 @@ impl Sent {
     pub fn remembered_bytes(&self) -> usize {
         let is_known = self.topic.known.is_some();
         let topic = (!is_known).then(|| self.topic.remembered_bytes());
-        size_of::<Self>() + topic.unwrap_or_default()
+        total([size_of::<Self>(), topic.unwrap_or_default()])
     }
 }
 
@@ -103,7 +106,11 @@ pub struct Refused {
 impl Refused {
     /// About the memory it takes.
     pub fn remembered_bytes(&self) -> usize {
-        size_of::<Self>() + self.topic_key.len() + self.result.remembered_bytes()
+        total([
+            size_of::<Self>(),
+            self.topic_key.len(),
+            self.result.remembered_bytes(),
+        ])
     }
 }
 
@@ -204,8 +211,7 @@ impl Judge {
         if self.layout.has_many_tags {
             evaluation.judge_by_rules_only();
         }
-        for topic_entry in 0..self.layout.topics.len() {
-            let topic = &self.layout.topics[topic_entry];
+        for (topic_entry, topic) in self.layout.topics.iter().enumerate() {
             let resolved = self
                 .topics
                 .resolve(&self.shared, self.layout.topic_key(frame, topic)?);
@@ -336,7 +342,7 @@ impl Judge {
                 continue;
             };
             let entry = evaluated.partition_entry;
-            let records = self.layout.partitions[entry].records.clone();
+            let records = records_of(&self.layout, entry);
             if let (Some((measured, _)), Some(records)) = (evaluated.outcome.violation(), records) {
                 let topic = Arc::clone(&measured.topic);
                 let outcome = evaluation.evaluate(&topic, entry, records);
@@ -358,7 +364,7 @@ impl Judge {
         policy: &Policy,
         asked: &Gathered,
     ) -> Outcome {
-        let records = self.layout.partitions[partition_entry].records.clone();
+        let records = records_of(&self.layout, partition_entry);
         let Some(records) = records else {
             return self.null_records(resolved, asked);
         };
@@ -393,28 +399,27 @@ impl Judge {
     fn keep_last_of_each_partition(&mut self, frame: &[u8]) -> Result<(), Malformed> {
         let mut last: HashMap<(TopicKey<'_>, i32), usize> =
             HashMap::with_capacity(self.evaluated.len());
-        let mut always = 0;
+        let mut always = 0usize;
         for (at, evaluated) in self.evaluated.iter().enumerate() {
             if evaluated.outcome.always_counts() {
-                always += 1;
+                always.increment();
                 continue;
             }
-            let key = self
-                .layout
-                .topic_key(frame, &self.layout.topics[evaluated.topic_entry])?;
-            last.insert(
-                (key, self.layout.partitions[evaluated.partition_entry].index),
-                at,
-            );
+            let partition = self.layout.partitions.get(evaluated.partition_entry);
+            let topic = self.layout.topics.get(evaluated.topic_entry);
+            if let (Some(topic), Some(partition)) = (topic, partition) {
+                let key = self.layout.topic_key(frame, topic)?;
+                last.insert((key, partition.index), at);
+            }
         }
-        if last.len() + always == self.evaluated.len() {
+        if total([last.len(), always]) == self.evaluated.len() {
             return Ok(());
         }
         let keep: HashSet<usize> = last.into_values().collect();
-        let mut at = 0;
+        let mut places = 0..self.evaluated.len();
         self.evaluated.retain(|evaluated| {
-            at += 1;
-            evaluated.outcome.always_counts() || keep.contains(&(at - 1))
+            let is_last = places.next().is_some_and(|at| keep.contains(&at));
+            is_last || evaluated.outcome.always_counts()
         });
         Ok(())
     }
@@ -435,15 +440,22 @@ impl Judge {
         let mut order: Vec<(usize, Vec<usize>)> = Vec::new();
         let mut places: HashMap<Option<&[u8]>, usize> = HashMap::new();
         for &(topic_entry, partition_entry) in kept {
-            let key = frame.get(self.layout.topics[topic_entry].key.clone());
-            let place = *places.entry(key).or_insert_with(|| {
-                order.push((topic_entry, Vec::new()));
-                order.len() - 1
-            });
-            order[place].1.push(partition_entry);
+            let topic = self.layout.topics.get(topic_entry);
+            let key = topic.and_then(|topic| frame.get(topic.key.clone()));
+            let next = order.len();
+            let place = *places.entry(key).or_insert(next);
+            match order.get_mut(place) {
+                Some((_, partitions)) => partitions.push(partition_entry),
+                None => order.push((topic_entry, vec![partition_entry])),
+            }
         }
         order
     }
+}
+
+/// Where a partition's records stand in the frame; `None`: they are null.
+fn records_of(layout: &Layout, partition_entry: usize) -> Option<Range<usize>> {
+    layout.partitions.get(partition_entry)?.records.clone()
 }
 
 /// Refusals as the response groups them: one entry per topic.
@@ -451,15 +463,18 @@ pub fn by_topic(refused: Vec<Refused>) -> Vec<TopicResult> {
     let mut topics: Vec<TopicResult> = Vec::new();
     let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
     for Refused { topic_key, result } in refused {
+        let next = topics.len();
         let place = *places.entry(topic_key).or_insert_with_key(|key| {
             topics.push(TopicResult {
                 key: key.clone(),
                 partitions: Vec::new(),
                 tags: vec![0],
             });
-            topics.len() - 1
+            next
         });
-        topics[place].partitions.push(result);
+        if let Some(topic) = topics.get_mut(place) {
+            topic.partitions.push(result);
+        }
     }
     topics
 }

@@ -1,4 +1,8 @@
-//! Bytes on their way to one peer, in order, with the budget they hold.
+//! Queues bytes for one peer, in order, with the budget they hold.
+//!
+//! A client that reads nothing: what waits for it is bounded, because its session reads no more requests while more than
+//! `session::BACKLOG_BYTES` wait, and no more of the broker's response before they are written. After
+//! `listener.idle_timeout` without a byte taken, its connection is closed.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -9,6 +13,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
 use super::budget::Lease;
+use crate::count::Count as _;
 
 /// Pieces written with one system call.
 const VECTORED: usize = 64;
@@ -53,14 +58,14 @@ impl WriteQueue {
     /// Appends a piece.
     pub fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
-            self.bytes += piece.len();
+            self.bytes.increase_by(piece.len());
             self.pieces.push_back(piece);
         }
     }
 
     /// Appends a piece whose memory is paid for already, and given back with the piece.
     pub fn push_paid(&mut self, piece: Bytes) {
-        self.paid_bytes += piece.len();
+        self.paid_bytes.increase_by(piece.len());
         self.push(piece);
     }
 
@@ -86,7 +91,10 @@ impl WriteQueue {
                     for (slice, piece) in slices.iter_mut().zip(several) {
                         *slice = IoSlice::new(piece);
                     }
-                    ready!(Pin::new(&mut *to).poll_write_vectored(cx, &slices[..count]))?
+                    ready!(
+                        Pin::new(&mut *to)
+                            .poll_write_vectored(cx, slices.get(..count).unwrap_or_default())
+                    )?
                 }
             };
             if written == 0 {
@@ -106,14 +114,14 @@ impl WriteQueue {
     }
 
     fn advance(&mut self, mut written: usize) {
-        self.bytes -= written;
-        self.written += written as u64;
+        self.bytes.decrease_by(written);
+        self.written.increase_by(written as u64);
         while let Some(front) = self.pieces.front_mut() {
             if written < front.len() {
                 front.advance(written);
                 return;
             }
-            written -= front.len();
+            written.decrease_by(front.len());
             self.pieces.pop_front();
         }
     }

@@ -35,6 +35,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The store's folder.
 struct Folder(PathBuf);
 
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0).or_else(|_| fs::remove_file(&self.0));
+    }
+}
+
 impl Folder {
     fn new() -> Self {
         Self(new_dir("claims"))
@@ -196,15 +202,19 @@ fn in_every_version_what_was_sent_comes_back_byte_for_byte() {
         assert_eq!(response[0].code, 0, "{codec}: {:?}", response[0].text);
         for version in 4..=18 {
             let fetched = eventually(PATIENCE, "all of it", || {
+                // On a busy machine a response may leave before all originals have come.
                 let fetched = batches(&Ask::at(version, 0).send(&mut connection, &topic));
-                (fetched.len() == 1).then_some(fetched)
+                let last = fetched
+                    .first()
+                    .map(|bytes| open(bytes).header().last_offset_delta);
+                (last == Some(3)).then_some(fetched)
             });
             if codec == Codec::None {
                 let fetched = without_brokers_own(&fetched[0]);
-                assert_eq!(fetched, without_brokers_own(&sent), "{version}");
+                assert!(fetched == without_brokers_own(&sent), "{version}");
             } else {
                 let (fetched, sent) = (open(&fetched[0]), open(&sent));
-                assert_eq!(fetched.records(), sent.records(), "{version} {codec}");
+                assert!(fetched.records() == sent.records(), "{version} {codec}");
                 let (fetched, sent) = (fetched.header(), sent.header());
                 assert_eq!(fetched.max_timestamp_ms, sent.max_timestamp_ms);
                 assert_eq!(fetched.last_offset_delta, sent.last_offset_delta);
@@ -797,7 +807,7 @@ fn a_response_is_cut_at_a_record_within_the_clients_limits_and_all_of_it_arrives
                     let delta = offset_delta(batch.records(), &parts).unwrap();
                     if header.base_offset + i64::from(delta) >= next {
                         let value = &batch.records()[parts.value.unwrap()];
-                        assert_eq!(value, &values[seen][..], "{seen}");
+                        assert!(value == &values[seen][..], "{seen}");
                         seen += 1;
                         here += 1;
                     }

@@ -69,6 +69,40 @@ fn every_client_shows_why_a_config_was_not_set() {
     }
 }
 
+/// Terraform's provider for Kafka, by the calls that it makes: an update shows the text, a creation only the code.
+#[test]
+fn terraforms_provider_shows_the_text_where_it_shows_any() {
+    let kafka = Kafka::shared(KAFKA_VERSIONS[1]);
+    let sizegate = Sizegate::start(kafka, RULE);
+    let (topic, other) = (unique("gov"), unique("gov"));
+    let step = |verb: &str, topic: &str, bytes: u32| {
+        format!("terraform-{verb}:{topic}:max.message.bytes:{bytes}")
+    };
+    let steps = [
+        step("create", &topic, 2_000_000),
+        step("update", &topic, 3_000_000),
+        step("create", &other, 20_971_520),
+        step("update", &topic, 20_971_520),
+    ];
+    let output = Program::go("saramaadmin")
+        .arg("bootstrap", sizegate.bootstrap())
+        .arg("steps", steps.join(","))
+        .run();
+    let is_done: Vec<bool> = output.lines.iter().map(|line| line["ok"] == true).collect();
+    assert_eq!(is_done, [true, true, false, false], "{output:?}");
+    let shown = |at: usize| output.lines[at]["text"].as_str().unwrap_or_default();
+    assert_eq!(
+        shown(2),
+        "kafka server: Request parameters do not satisfy the configured policy"
+    );
+    assert!(
+        shown(3).replace("\\\"", "\"").contains(SENTENCE),
+        "{output:?}"
+    );
+    // Whoever gets no text finds it in the log.
+    sizegate.log_line(&["gate=config", &other, "20,971,520"]);
+}
+
 /// What brokers close on, sizegate closes on: the request says it has configs, and they are not where they should be.
 #[test]
 fn a_client_that_miswrites_its_request_fares_as_with_the_broker() {

@@ -26,6 +26,7 @@ mod brokers_say;
 mod check_cluster;
 mod claim_batches;
 mod claim_consume;
+mod claim_hostile;
 mod claim_produce;
 mod claim_queue;
 mod claim_store;

@@ -1,4 +1,4 @@
-//! Whether a consumer comes back to a large batch: what `policy::stuck` needs to know of one session.
+//! Tells whether a consumer comes back to a large batch: what `policy::stuck` needs to know of one session.
 //!
 //! Invariant: who the consumer is, is found once; at most [`RESETS`] partitions are remembered; no lock where neither a
 //! partition's first large batch nor the session's end is at hand.

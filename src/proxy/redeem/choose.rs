@@ -9,7 +9,7 @@ use super::Job;
 use super::scan::{Batch, Judged, Opened, WithTickets};
 use crate::batch::RecordParts;
 use crate::claim::{Failure, Values, Waiting, Wanted, offset_delta};
-use crate::proxy::fallback::LostAt;
+use crate::proxy::fallback::{Fallbacks, LostAt};
 
 /// The largest response, whatever a client says it can take: most take 100 MB, the first record apart.
 const RESPONSE_BYTES: u64 = 48 * 1024 * 1024;
@@ -60,6 +60,7 @@ pub(super) enum Outcome {
 /// What may still go out.
 struct Room<'a> {
     values: &'a Values,
+    fallbacks: &'a Fallbacks,
     response_bytes: u64,
     partition_bytes: u64,
     /// Something goes out already: the limits hold.
@@ -88,6 +89,7 @@ pub(super) fn choose(job: &Job, opened: Vec<Opened>) -> Vec<Chosen> {
     let most = u64::try_from(job.asked.max_bytes).unwrap_or(0);
     let mut room = Room {
         values,
+        fallbacks: claims.fallbacks(),
         response_bytes: most
             .min(RESPONSE_BYTES)
             .min(values.room_bytes().checked_div(SHARE).unwrap_or(0)),
@@ -166,6 +168,18 @@ fn choose_records(
                     state: State::Unclear(failure.clone()),
                 });
                 return (false, record);
+            }
+            Some((_, Judged::Sound(wanted)))
+                if room
+                    .fallbacks
+                    .is_lost(&place(of, batch, &parts, Some(wanted))) =>
+            {
+                chosen.push(Ticket {
+                    batch: at,
+                    record,
+                    at: place(of, batch, &parts, Some(wanted)),
+                    state: State::Settled(Outcome::Fallen),
+                });
             }
             Some((_, Judged::Sound(wanted))) => {
                 let bytes = bytes.saturating_add(wanted.ticket.size);

@@ -34,10 +34,11 @@ const MOST_AT_ONCE: usize = 128 * 1024;
 /// Tickets of one batch that are looked at for one response: no response has room for more.
 const MOST_TICKETS: usize = 2_048;
 
-/// What consumers have gone past is looked for again after this.
-const SKIPPED: Duration = Duration::from_secs(600);
-/// What consumers wait for is looked for again after this.
-const HELD: Duration = Duration::from_secs(60);
+/// A value that has just turned out to be lost is looked for again after this. Consumers that come upon a record which the
+/// fallback topic has do not ask for it.
+const LOST: Duration = Duration::from_secs(2);
+/// The same where consumers wait for it, or get its ticket.
+const STILL_LOST: Duration = Duration::from_secs(60);
 
 /// A partition that may bear tickets.
 #[derive(Debug)]
@@ -500,7 +501,7 @@ fn judged(
             .collect();
     };
     let rules = &topic.rules;
-    let holds = [rules.on_missing, rules.on_corrupt].contains(&Unredeemed::Hold);
+    let falls = [rules.on_missing, rules.on_corrupt] == [Unredeemed::Fallback; 2];
     let found = tickets_from(first, batch, &topic.name, namespace, &rules.keys);
     let judged = found.map(|found| {
         let judged = match found.ticket {
@@ -508,7 +509,7 @@ fn judged(
                 ticket: Arc::new(ticket),
                 place,
                 grace: rules.grace,
-                lost_for: if holds { HELD } else { SKIPPED },
+                lost_for: if falls { LOST } else { STILL_LOST },
                 counts: Arc::clone(&topic.counts),
             }),
             Err(why @ (Refuted::UnknownKey | Refuted::ForeignUri)) => {

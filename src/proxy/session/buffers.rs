@@ -48,7 +48,7 @@ pub fn borrow() -> BytesMut {
 
 /// An empty buffer with room for a frame of `frame_bytes`, and for [`BUFFER_BYTES`] at least.
 pub fn borrow_for(frame_bytes: usize) -> BytesMut {
-    lend((frame_bytes + SLACK_BYTES).max(BUFFER_BYTES))
+    lend(frame_bytes.saturating_add(SLACK_BYTES).max(BUFFER_BYTES))
 }
 
 fn lend(bytes: usize) -> BytesMut {

@@ -1,5 +1,5 @@
-//! What a client is told beyond a verdict on a batch: a request above the frame limit refused for each of its
-//! partitions, and a broker's own refusal explained on its way back.
+//! Writes what a client is told beyond a verdict on a batch: it refuses each partition of a request above the frame
+//! limit, and explains a broker's own refusal on its way back.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

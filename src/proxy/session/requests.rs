@@ -1,5 +1,5 @@
-//! From the client to the broker: reading and waiting. What arrives is cut into frames (`frames.rs`), Produce is judged
-//! (`produce.rs`) and waits where it must (`queue.rs`), the rest passes.
+//! Brings requests from the client to the broker: reading and waiting. What arrives is cut into frames (`frames.rs`),
+//! Produce is judged (`produce.rs`) and waits where it must (`queue.rs`), the rest passes.
 //!
 //! Invariant: whatever leaves for the broker leaves in whole frames, in the order in which it came.
 
@@ -21,6 +21,7 @@ use self::queue::Queue;
 use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
 use super::offload::Original;
 use super::{BACKLOG_BYTES, Close, HEAD, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
+use crate::count::total;
 use crate::policy::{Arrival, Policy};
 use crate::proxy::budget::{Account, Admission, Lease};
 use crate::proxy::in_flight::{Expected, Response};
@@ -201,7 +202,7 @@ impl Session {
             && !is_last_read
             && !is_patient
             && !self.in_flight.is_full()
-            && self.to_client.len() + self.in_flight.made_bytes() <= BACKLOG_BYTES
+            && total([self.to_client.len(), self.in_flight.made_bytes()]) <= BACKLOG_BYTES
     }
 
     fn poll_write_upstream(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Close> {

@@ -1,5 +1,5 @@
-//! From the broker to the client: answers matched with the list of requests in flight, the few that carry addresses rewritten,
-//! refusals merged in, everything else passed on as it comes.
+//! Brings responses from the broker to the client: matches them with the requests in flight, rewrites the few that
+//! carry addresses, merges refusals in, and passes everything else on as it comes.
 
 mod fetched;
 mod redeemed;
@@ -14,6 +14,7 @@ use super::buffers::{self, BUFFER_BYTES};
 use super::metadata_tap::MetadataTap;
 use super::requests::configs;
 use super::{Close, Session, Upstream};
+use crate::count::Count as _;
 use crate::proxy::in_flight::{Expected, Produced, Response};
 use crate::proxy::verdict::by_topic;
 use crate::wire::addresses::{self, TailKind};
@@ -143,7 +144,7 @@ fn response_bytes(declared: i32, is_token: bool) -> Result<usize, Malformed> {
     if length < HEAD_BYTES - PREFIX_BYTES && !is_token {
         return Err(Malformed::new("response_length", Reason::Truncated));
     }
-    Ok(length + PREFIX_BYTES)
+    Ok(length.saturating_add(PREFIX_BYTES))
 }
 
 impl Session {
@@ -170,7 +171,7 @@ impl Session {
             Intake::Hold {
                 frame, frame_bytes, ..
             } => {
-                let need = *frame_bytes - frame.len();
+                let need = frame_bytes.saturating_sub(frame.len());
                 buffers::poll_read(upstream, cx, frame, need)
             }
             _ => buffers::poll_read_chunk(upstream, cx, self.shared.budget.is_short()).map_ok(
@@ -269,7 +270,7 @@ impl Session {
                     left, metadata_tap, ..
                 } => {
                     let here = (*left).min(self.responses.rest.len());
-                    *left -= here;
+                    left.decrease_by(here);
                     let is_over = *left == 0;
                     let chunk = self.responses.rest.split_to(here);
                     metadata_tap.take_if(|metadata_tap| !metadata_tap.read(&chunk));
@@ -281,7 +282,8 @@ impl Session {
                 Intake::Hold {
                     frame, frame_bytes, ..
                 } => {
-                    let here = (*frame_bytes - frame.len()).min(self.responses.rest.len());
+                    let need = frame_bytes.saturating_sub(frame.len());
+                    let here = need.min(self.responses.rest.len());
                     frame.extend_from_slice(&self.responses.rest.split_to(here));
                     self.held_more()?;
                 }
@@ -375,7 +377,7 @@ impl Session {
                     .push(self.responses.rest.split_to(HEAD_BYTES));
                 self.responses.intake = Intake::Tail {
                     walker,
-                    left: frame_bytes - HEAD_BYTES,
+                    left: frame_bytes.saturating_sub(HEAD_BYTES),
                     tail: Vec::new(),
                     kind,
                     expected,
@@ -426,12 +428,12 @@ impl Session {
                 };
             };
             let mut here = frame.split().freeze();
-            let left = frame_bytes - here.len();
+            let left = frame_bytes.saturating_sub(here.len());
             here.advance(replaced);
             let metadata_tap = MetadataTap::of(
                 &self.shared.cluster,
                 expected.api_version,
-                frame_bytes - replaced,
+                frame_bytes.saturating_sub(replaced),
             );
             self.to_client.push(head.into());
             self.pass_rest(here, left, metadata_tap);

@@ -1,4 +1,4 @@
-//! Who the client is, learned from a SASL exchange that passes by unchanged.
+//! Learns who the client is from a SASL exchange that passes by unchanged.
 //!
 //! Invariant: a name is believed only when the broker's own response to that very exchange says so. Each response is
 //! matched with the name that was claimed when its request was read, so that pipelining proves nobody else.

@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::measure::{look_inside, sample, with_scratch};
+use super::measure::{look_inside, with_scratch};
 use super::offload::Undone;
+use super::sampling::sample;
 use super::{
     Evaluated, Forward, Gathered, Judge, Measured, Outcome, Refused, Sent, Stage, Verdict,
 };
@@ -54,7 +55,9 @@ impl Judge {
             outcome,
         } in evaluated.drain(..)
         {
-            let entry = &self.layout.partitions[partition_entry];
+            let Some(entry) = self.layout.partitions.get(partition_entry) else {
+                continue;
+            };
             let partition = entry.index;
             let batch = entry
                 .records
@@ -243,8 +246,9 @@ impl Judge {
     }
 
     fn encoded_key(&self, frame: &[u8], topic_entry: usize) -> Vec<u8> {
-        frame
-            .get(self.layout.topics[topic_entry].key.clone())
+        let topic = self.layout.topics.get(topic_entry);
+        topic
+            .and_then(|topic| frame.get(topic.key.clone()))
             .unwrap_or_default()
             .to_vec()
     }

@@ -1,4 +1,5 @@
-//! Before anything is refused: would the broker have judged it by its size at all, and is the limit still true?
+//! Confirms what is about to be refused: would the broker have judged it by its size at all, and is the limit still
+//! true?
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -79,7 +80,10 @@ impl Judge {
             };
             let topic = Arc::clone(topic);
             let learned = limit.filter(|limit| !topic.policy.is_configured(limit));
-            let partition = self.layout.partitions[evaluated.partition_entry].index;
+            let Some(entry) = self.layout.partitions.get(evaluated.partition_entry) else {
+                continue;
+            };
+            let partition = entry.index;
             let members = topic.policy.members.iter().map(|bound| &bound.topic);
             for name in members.chain([&topic.name]) {
                 if let Entry::Vacant(entry) = over.entry(Arc::clone(name)) {

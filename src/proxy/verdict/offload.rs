@@ -1,4 +1,4 @@
-//! What of a request is offloaded, and what has become of it so far.
+//! Tells what of a request is offloaded, and what has become of it so far.
 //!
 //! A request is judged up to three times: as it came, with stand-ins for the tickets (so that nothing is uploaded for a
 //! batch that is refused all the same), and with the tickets themselves. Invariant: a stand-in is never forwarded.

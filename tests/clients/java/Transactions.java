@@ -13,13 +13,16 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * One transactional producer: a commit, an abort, a commit with offsets of a group, one with a record that is too
  * large, and one after it.
  *
- * <p>{@code bootstrap= topic= [large=2000000]}: the topic must refuse a batch of {@code large} bytes. One line a
+ * <p>{@code bootstrap= topic= [large=2000000] [pad=0]}: the topic must refuse a batch of {@code large} bytes; {@code pad}
+ * characters more stand behind a value's first word. One line a
  * transaction. Of the records, {@code committed-…} are to be seen by read_committed, {@code aborted-…} not.
  */
 public final class Transactions {
     public static void main(String[] args) throws Exception {
         Cli cli = new Cli(args);
         String topic = cli.get("topic");
+        int more = cli.getInt("pad", 0);
+        String pad = more == 0 ? "" : " " + "x".repeat(more);
         String id = "transactions-" + UUID.randomUUID();
         var properties = cli.client("transactional.id", id, "max.request.size", 16 << 20, "delivery.timeout.ms", 60000,
             "linger.ms", 0);
@@ -28,18 +31,18 @@ public final class Transactions {
             producer.initTransactions();
 
             producer.beginTransaction();
-            producer.send(new ProducerRecord<>(topic, "committed-1"));
-            producer.send(new ProducerRecord<>(topic, "committed-2"));
+            producer.send(new ProducerRecord<>(topic, "committed-1" + pad));
+            producer.send(new ProducerRecord<>(topic, "committed-2" + pad));
             producer.commitTransaction();
             Cli.line("transaction", "commit", "ok", true);
 
             producer.beginTransaction();
-            producer.send(new ProducerRecord<>(topic, "aborted-1")).get();
+            producer.send(new ProducerRecord<>(topic, "aborted-1" + pad)).get();
             producer.abortTransaction();
             Cli.line("transaction", "abort", "ok", true);
 
             producer.beginTransaction();
-            producer.send(new ProducerRecord<>(topic, "committed-3"));
+            producer.send(new ProducerRecord<>(topic, "committed-3" + pad));
             try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(cli.client("group.id", id),
                     new StringDeserializer(), new StringDeserializer())) {
                 producer.sendOffsetsToTransaction(Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(2)),
@@ -49,7 +52,7 @@ public final class Transactions {
             Cli.line("transaction", "offsets", "ok", true, "group", id);
 
             producer.beginTransaction();
-            producer.send(new ProducerRecord<>(topic, "aborted-2"));
+            producer.send(new ProducerRecord<>(topic, "aborted-2" + pad));
             producer.send(new ProducerRecord<>(topic, "x".repeat(cli.getInt("large", 2_000_000))));
             try {
                 producer.commitTransaction();
@@ -64,7 +67,7 @@ public final class Transactions {
             }
 
             producer.beginTransaction();
-            producer.send(new ProducerRecord<>(topic, "committed-4"));
+            producer.send(new ProducerRecord<>(topic, "committed-4" + pad));
             producer.commitTransaction();
             Cli.line("transaction", "after", "ok", true);
         }

@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::super::buffers::{self, BUFFER_BYTES, LARGEST_KEPT_BYTES, READ_BYTES};
 use super::{Close, Half, Intake, Pending, Session, Waiting};
+use crate::count::{Count as _, total};
 use crate::policy::Arrival;
 use crate::proxy::budget::Lease;
 use crate::proxy::in_flight::Response;
@@ -41,7 +42,7 @@ impl Session {
             match &mut self.requests.intake {
                 Intake::Pass(left) => {
                     let here = (*left).min(self.requests.rest.len());
-                    *left -= here;
+                    left.decrease_by(here);
                     let is_over = *left == 0;
                     let chunk = self.requests.rest.split_to(here).freeze();
                     if let Some(fetches) = &mut self.fetches {
@@ -86,7 +87,7 @@ impl Session {
     fn next_start(&mut self) -> Option<Start> {
         let length = i32::from_be_bytes(*self.requests.rest.first_chunk()?);
         if self.requests.sends_tokens && (0..SHORTEST_REQUEST_BYTES as i32).contains(&length) {
-            return Some(Start::Token(PREFIX_BYTES + length as usize));
+            return Some(Start::Token(PREFIX_BYTES.saturating_add(length as usize)));
         }
         // A length that no request has is known before its head is whole, and the rest of it may never come.
         self.check_length(length)?;
@@ -198,7 +199,7 @@ impl Session {
                 let arrival = Arrival {
                     begun: half.as_ref().map_or(self.last_traffic, |half| half.begun),
                     ended: self.last_traffic,
-                    in_flight: self.in_flight.len() + self.requests.queue.len(),
+                    in_flight: total([self.in_flight.len(), self.requests.queue.len()]),
                 };
                 self.on_frame(Pending {
                     head,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Intake, Pending, Requests, Session};
+use crate::count::Count as _;
 use crate::policy::Arrival;
 use crate::proxy::in_flight::{Produced, Response};
 use crate::proxy::session::Close;
@@ -60,7 +61,7 @@ impl Session {
         self.to_upstream.hold(lease);
         self.judge.release();
         if policy.is_none() {
-            self.requests.judged += 1;
+            self.requests.judged.increment();
         } else {
             let took = arrival.ended.elapsed();
             let metrics = &self.shared.metrics;
@@ -75,9 +76,9 @@ impl Session {
             mut sent,
             refused,
         } = verdict;
-        let mut unknown = 0;
+        let mut unknown = 0usize;
         sent.retain(|sent| {
-            unknown += usize::from(sent.topic.known.is_none());
+            unknown.increase_by(usize::from(sent.topic.known.is_none()));
             sent.topic.known.is_some() || unknown <= MOST_UNKNOWN_SENT
         });
         let wants_response = self.judge.layout().acks != 0;

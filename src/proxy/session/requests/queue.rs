@@ -13,6 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::{Pending, Session};
+use crate::count::Count as _;
 use crate::proxy::session::Close;
 use crate::proxy::session::buffers::BUFFER_BYTES;
 use crate::proxy::session::gather::Gathering;
@@ -95,7 +96,7 @@ impl Session {
         let (mut at, mut is_moved) = (0, false);
         while let Some(taken) = self.requests.queue.poll_take(at, may_leave, cx) {
             let Poll::Ready(mut pending) = taken else {
-                at += 1;
+                at.increment();
                 continue;
             };
             is_moved = true;

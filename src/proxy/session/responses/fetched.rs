@@ -4,6 +4,7 @@
 use bytes::Bytes;
 
 use super::{HEAD_BYTES, Intake, LONGEST_ADDRESSES, Session};
+use crate::count::{Count as _, total};
 use crate::proxy::in_flight::Expected;
 use crate::wire::addresses::{self, TailKind};
 use crate::wire::api::PREFIX_BYTES;
@@ -40,7 +41,7 @@ impl Session {
         if !walker.is_at_tail() {
             return Err(Malformed::new("response_length", Reason::Truncated));
         }
-        let tail_at = HEAD_BYTES + walked;
+        let tail_at = HEAD_BYTES.saturating_add(walked);
         let (body, tail) = frame
             .split_at_checked(tail_at)
             .ok_or(Malformed::new("response_length", Reason::Truncated))?;
@@ -49,7 +50,8 @@ impl Session {
             return Ok(());
         }
         let tail = addresses::rewrite_tail(tail, kind, &self.shared.advertised)?;
-        let length = u32::try_from(body.len() + tail.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
+        let length = total([body.len(), tail.len()]).saturating_sub(PREFIX_BYTES);
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
         self.to_client
             .push(Bytes::copy_from_slice(&length.to_be_bytes()));
         self.to_client.push(frame.slice(PREFIX_BYTES..tail_at));
@@ -70,7 +72,7 @@ impl Session {
         };
         let here = (*left).min(self.responses.rest.len());
         let chunk = self.responses.rest.split_to(here);
-        *left -= here;
+        left.decrease_by(here);
         let body = chunk.get(std::mem::take(head_left)..).unwrap_or_default();
         let is_over = *left == 0;
         let fetches = self.fetches.get_or_insert_default();
@@ -101,7 +103,7 @@ impl Session {
         };
         let here = (*left).min(self.responses.rest.len());
         let mut chunk = self.responses.rest.split_to(here);
-        *left -= here;
+        left.decrease_by(here);
         let is_over = *left == 0;
         let walked = self.fetches.get_or_insert_default().read_response(
             walker,

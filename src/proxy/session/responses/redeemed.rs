@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::fetched;
 use super::{HEAD_BYTES, Intake, Session};
+use crate::count::Count as _;
 use crate::proxy::claim_fetches::FetchAsked;
 use crate::proxy::in_flight::Expected;
 use crate::proxy::redeem::{self, Job};
@@ -74,7 +75,7 @@ impl Session {
         let mut head_left = HEAD_BYTES;
         for piece in &pieces {
             let skipped = head_left.min(piece.len());
-            head_left -= skipped;
+            head_left.decrease_by(skipped);
             let read = fetches.read_response(
                 &mut walker,
                 piece.get(skipped..).unwrap_or_default(),
