@@ -32,8 +32,8 @@ lint: ## formatting and clippy
 dependencies: ## licences, bans and sources of all dependencies, and those that nothing uses
 	@scripts/dependencies.sh
 
-speed-gate: ## fails where a request costs over 3 % more instructions than benches/instructions.json says
-	@scripts/bench.sh count --baseline benches/instructions.json
+speed-gate: ## fails where a request costs over 3 % more instructions than benches/instructions-dev.json says
+	@BENCH_PROFILE=dev scripts/bench.sh count --baseline benches/instructions-dev.json
 
 check-deploy: ## what is in deploy/, by Helm, kubeconform and systemd-analyze
 	@scripts/check-deploy.sh

@@ -7,7 +7,8 @@
 #   scripts/bench.sh bombs       what others feel while 64 connections send bombs
 #   scripts/bench.sh inside      what a limit inside batches costs, by codec
 #
-# SIZEGATE_BIN=… measures that program instead of building one. Other arguments go to the rig: `… --help`.
+# SIZEGATE_BIN=… measures that program instead of building one. BENCH_PROFILE=dev counts in the build that the tests use,
+# which is there already. Other arguments go to the rig: `… --help`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -25,12 +26,17 @@ case $command in
     *) need haproxy haproxy ;;
 esac
 
+case ${BENCH_PROFILE:=release} in
+    release) built=target/release ;;
+    dev) built=target/debug ;;
+    *) echo "BENCH_PROFILE: $BENCH_PROFILE is not release or dev" >&2 && exit 2 ;;
+esac
 if [[ -z ${SIZEGATE_BIN:-} ]]; then
-    cargo build --release --locked --bin sizegate
-    SIZEGATE_BIN=target/release/sizegate
+    cargo build --profile "$BENCH_PROFILE" --locked --bin sizegate
+    SIZEGATE_BIN=$built/sizegate
 fi
 [[ -x $SIZEGATE_BIN ]] || { echo "SIZEGATE_BIN: $SIZEGATE_BIN is not a program" >&2 && exit 2; }
-cargo build --release --locked --manifest-path benches/loopback/Cargo.toml --target-dir target
+cargo build --profile "$BENCH_PROFILE" --locked --manifest-path benches/loopback/Cargo.toml --target-dir target
 
 arguments=(--sizegate "$SIZEGATE_BIN" --directory target/bench)
 [[ $command == count || $command == inside ]] || arguments+=(--haproxy haproxy)
@@ -48,7 +54,7 @@ BENCH_COMMIT=$(git describe --always --dirty 2>/dev/null || echo unknown)
 export BENCH_COMMIT
 
 # `timeout` puts the rig and its proxies into a process group and ends them together, also when we are ended.
-timeout --kill-after=5 540 target/release/loopback "$command" "${arguments[@]}" "$@" &
+timeout --kill-after=5 540 "$built/loopback" "$command" "${arguments[@]}" "$@" &
 rig=$!
 trap 'kill -TERM "$rig" 2>/dev/null || true; wait "$rig" || true; exit 130' INT TERM
 wait "$rig"

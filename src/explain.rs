@@ -7,6 +7,7 @@
 mod checks;
 mod clients;
 mod limits;
+mod offloaded;
 mod record;
 mod text;
 mod triage;
@@ -183,6 +184,8 @@ pub struct Explanation {
     pub limits: Vec<GateLimit>,
     /// The record, in all sizes that anyone compares.
     pub record: Option<EstimatedRecord>,
+    /// The record as it travels with a ticket in its value's place; `None`: its value is not offloaded.
+    pub after_offload: Option<EstimatedRecord>,
     /// Who compares what, in the order of the record's way.
     pub checks: Vec<Check>,
     /// Nobody refuses it; `None` without sizes.
@@ -206,9 +209,14 @@ pub fn explain(question: &Question, ground: &Facts<'_>) -> Result<Explanation, B
     let policy = ground.policy.for_topic(&question.topic);
     let limits = limits::in_force(question, ground, &policy);
     let record = question.has_sizes().then(|| EstimatedRecord::of(question));
+    let then = record
+        .as_ref()
+        .and_then(|record| offloaded::question(question, ground, &policy, &limits, record));
+    let after_offload = then.as_ref().map(EstimatedRecord::of);
+    let after = then.as_ref().zip(after_offload.as_ref());
     let checks = record
         .as_ref()
-        .map(|record| checks::on_the_way(question, ground, &policy, &limits, record))
+        .map(|record| checks::on_the_way(question, ground, &policy, &limits, record, after))
         .unwrap_or_default();
     let first = checks
         .iter()
@@ -237,6 +245,7 @@ pub fn explain(question: &Question, ground: &Facts<'_>) -> Result<Explanation, B
         refused_by: first.map(|check| check.by),
         limits,
         record,
+        after_offload,
         checks,
         verdict,
         remedy,

@@ -9,6 +9,7 @@ mod error_code;
 pub mod families;
 mod framework;
 mod library;
+pub mod lifetime;
 mod linger;
 mod loops;
 mod refusal;
@@ -28,7 +29,7 @@ pub(crate) use refusal::batch_of;
 pub use refusal::{Blame, Place, Refusal};
 pub use rules::{ClaimRules, Learned, MemberBound, Offloading, Policy, TopicPolicy};
 pub use stuck::{Consumer, LARGE_BYTES, LargeServed, Pass, StuckWatch, Visits};
-pub use topic_config::{Change, GovernedKey, Manner, Value};
+pub use topic_config::{Change, GovernedKey, Manner, Op, Value};
 pub use violation::{BatchFacts, Violation};
 
 pub use crate::inspect::RecordAt;

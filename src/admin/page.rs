@@ -44,7 +44,7 @@ const FILES: [(&str, &str, &str); 16] = [
 ];
 
 /// Path, what it shows.
-const PATHS: [(&str, &str); 13] = [
+const PATHS: [(&str, &str); 14] = [
     ("/metrics", "everything that is counted, for Prometheus"),
     ("/livez", "the process answers"),
     ("/readyz", "clients can be served, or why not"),
@@ -83,6 +83,10 @@ const PATHS: [(&str, &str); 13] = [
     (
         "/api/v1/fetch",
         "batches larger than consumers asked for, and consumers stuck at a large batch",
+    ),
+    (
+        "/api/v1/claims",
+        "values in the object store: by topic, and how the store fares",
     ),
     (
         "/api/v1/config",

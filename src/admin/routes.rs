@@ -67,6 +67,7 @@ pub(super) fn router(state: AdminState, is_loopback: bool) -> Router {
         .route("/api/v1/clients", get(clients))
         .route("/api/v1/lingering", get(lingering))
         .route("/api/v1/fetch", get(fetch))
+        .route("/api/v1/claims", get(claims))
         .route("/api/v1/config", get(config))
         .route(
             "/api/v1/explain",
@@ -286,6 +287,10 @@ async fn lingering(State(state): State<AdminState>) -> Json<Value> {
 async fn fetch(State(state): State<AdminState>) -> Json<Value> {
     let observed = &state.observed;
     Json(json!({ "oversized": observed.oversized.view(), "stuck": observed.stuck.view() }))
+}
+
+async fn claims(State(state): State<AdminState>) -> Response {
+    json_or_failed(blocking(move || json!(state.metrics.claims().view())).await)
 }
 
 async fn clients(State(state): State<AdminState>) -> Json<Value> {

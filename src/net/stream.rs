@@ -37,6 +37,14 @@ impl Stream {
         }
     }
 
+    /// Whether a read may find something; `Pending` sees to it that the task is woken. TLS has to be read to know.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(tcp, _) => tcp.poll_read_ready(cx),
+            Self::Tls(..) | Self::TlsServer(_) => Poll::Ready(Ok(())),
+        }
+    }
+
     /// The name a client asked for in its TLS hello (SNI); `None` on other streams and without one.
     pub fn server_name(&self) -> Option<&str> {
         match self {

@@ -38,7 +38,28 @@ pub enum Blame {
     Observed,
     /// Likewise, and something else of the same batch was told of before.
     AlsoObserved,
+    /// This product would offload values, but only observes.
+    WouldOffload,
+    /// Likewise, and something else of the same batch was told of before.
+    AlsoWouldOffload,
 }
+
+impl Blame {
+    /// What it does.
+    pub(super) const fn verb(self) -> &'static str {
+        match self {
+            Self::Sizegate => "refused",
+            Self::Observed => "would refuse",
+            Self::AlsoObserved => "would also refuse",
+            Self::WouldOffload => "would offload",
+            Self::AlsoWouldOffload => "would also offload",
+        }
+    }
+}
+
+/// What ends the text where values would be offloaded.
+const WOULD_OFFLOAD: &str =
+    "Enforced, its large values go to the object store and tickets travel in their place.";
 
 /// One partition's refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,15 +90,18 @@ impl Refusal {
         let facts = facts.map(BatchFacts::without_idle_bounds);
         let tail = tail(&id, &place, &violation, facts.as_ref());
         let sentence = sentence(blame, &place, &violation, facts.as_ref(), library);
-        let remedy = remedy.map_or_else(
-            || {
-                placed(
-                    default_remedy(&violation, facts.as_ref(), library),
-                    framework,
-                )
-            },
-            str::to_owned,
-        );
+        let remedy = match blame {
+            Blame::WouldOffload | Blame::AlsoWouldOffload => WOULD_OFFLOAD.to_owned(),
+            Blame::Sizegate | Blame::Observed | Blame::AlsoObserved => remedy.map_or_else(
+                || {
+                    placed(
+                        default_remedy(&violation, facts.as_ref(), library),
+                        framework,
+                    )
+                },
+                str::to_owned,
+            ),
+        };
         let room = LONGEST_TEXT.saturating_sub(tail.len()).saturating_sub(1);
         let text = format!("{} {tail}", shortened(format!("{sentence} {remedy}"), room));
         Self {
@@ -115,11 +139,7 @@ fn sentence(
     library: Option<Library>,
 ) -> String {
     let mut s = String::with_capacity(256);
-    let verb = match blame {
-        Blame::Sizegate => "refused",
-        Blame::Observed => "would refuse",
-        Blame::AlsoObserved => "would also refuse",
-    };
+    let verb = blame.verb();
     let topic = shortened(place.topic.to_string(), LONGEST_TOPIC);
     let _ = write!(s, "sizegate {verb} {topic}-{}: ", place.partition);
     let limit = &violation.limit;

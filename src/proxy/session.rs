@@ -190,6 +190,9 @@ pub struct Session {
     last_traffic: Instant,
     /// When something else was last done: it counts for the idle timeout only.
     acted_at: Instant,
+    /// Read to the end in this turn: whatever comes now wakes the task.
+    is_client_read: bool,
+    is_broker_read: bool,
     /// What both write queues had written when the timer last looked.
     seen_written: u64,
     timer: Pin<Box<Sleep>>,
@@ -228,6 +231,8 @@ impl Session {
             remembered: Account::default(),
             last_traffic: Instant::now(),
             acted_at: Instant::now(),
+            is_client_read: false,
+            is_broker_read: false,
             seen_written: 0,
             timer: Box::pin(tokio::time::sleep(shared.idle_timeout)),
             is_timer_set: false,
@@ -251,6 +256,7 @@ impl Session {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
         self.is_draining |= self.shared.is_draining.load(Ordering::Relaxed);
+        (self.is_client_read, self.is_broker_read) = (false, false);
         loop {
             let step = self
                 .poll_requests(cx)

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::{ClientInfo, Shared};
 use crate::cluster;
+use crate::config::Decode;
 use crate::count::{Count as _, total};
 use crate::policy::{ClientRules, Learned, Policy, TopicPolicy};
 use crate::telemetry::{self, TopicMetrics};
@@ -207,6 +208,14 @@ impl TopicCache {
             }
             self.client = rules;
             self.client_revision = Some(client.revision);
+        }
+    }
+
+    /// When the policy that is followed has batches decoded.
+    pub fn decode(&self, shared: &Shared) -> Decode {
+        match &self.policy {
+            Some(policy) => policy.decode(),
+            None => shared.decode(),
         }
     }
 

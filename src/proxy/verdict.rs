@@ -14,16 +14,18 @@ mod gathered;
 mod measure;
 mod offload;
 mod outcome;
+mod repeated;
 mod sampling;
 mod trial;
 
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use uuid::Uuid;
 
 pub use self::confirm::ToConfirm;
 use self::evaluate::Evaluation;
@@ -31,15 +33,16 @@ pub use self::evaluate::{Inspected, LongDecode, inspect_long};
 pub use self::gathered::{Confirmed, Gathered, Question, Step, Work};
 pub use self::offload::{Offload, Ready, Stage, ToOffload};
 use self::outcome::{Evaluated, Measured, Outcome};
+use self::repeated::Repeated;
 pub use self::trial::{Fate, Trial, Tried};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
-use crate::count::{Count as _, total};
+use crate::count::total;
 use crate::error_code::{UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION};
 use crate::inspect::Sizes;
 use crate::policy::{LingerWatch, LoopDetector, Policy, Size};
 use crate::vocabulary::Codec;
-use crate::wire::produce::{Layout, TopicKey};
+use crate::wire::produce::Layout;
 use crate::wire::produce_response::{PartitionResult, TopicResult};
 use crate::wire::{Malformed, Reason};
 
@@ -150,6 +153,7 @@ pub struct Judge {
     /// Where the request in hand keeps things; reused.
     layout: Layout,
     evaluated: Vec<Evaluated>,
+    repeated: Repeated,
 }
 
 impl Judge {
@@ -163,6 +167,7 @@ impl Judge {
             linger: LingerWatch::default(),
             layout: Layout::default(),
             evaluated: Vec::new(),
+            repeated: Repeated::default(),
         }
     }
 
@@ -186,6 +191,7 @@ impl Judge {
         if room.max(self.evaluated.capacity()) > KEPT_PARTITIONS {
             self.layout = Layout::default();
             self.evaluated = Vec::new();
+            self.repeated = Repeated::default();
         }
         self.topics.release();
     }
@@ -204,8 +210,9 @@ impl Judge {
         self.topics.follow(policy, client);
         let mut evaluated = std::mem::take(&mut self.evaluated);
         evaluated.clear();
-        let mut unknown_ids = BTreeSet::new();
-        let mut unknown_names = BTreeSet::new();
+        // Nothing to drop where every topic is known.
+        let mut unknown_ids: Option<BTreeSet<Uuid>> = None;
+        let mut unknown_names: Option<BTreeSet<Arc<str>>> = None;
         let may_look_up = !asked.names && self.shared.cluster.is_reached();
         let mut evaluation = Evaluation::new(frame, &self.layout, policy.decode(), asked);
         if self.layout.has_many_tags {
@@ -216,15 +223,14 @@ impl Judge {
                 .topics
                 .resolve(&self.shared, self.layout.topic_key(frame, topic)?);
             match &resolved {
-                Resolved::UnknownId(id) if unknown_ids.len() < MOST_ASKED => {
-                    unknown_ids.insert(*id);
+                Resolved::UnknownId(id) if may_ask(&unknown_ids) => {
+                    unknown_ids.get_or_insert_default().insert(*id);
                 }
                 Resolved::Topic(handle)
-                    if may_look_up
-                        && handle.wants_looking_up()
-                        && unknown_names.len() < MOST_ASKED =>
+                    if may_look_up && handle.wants_looking_up() && may_ask(&unknown_names) =>
                 {
-                    unknown_names.insert(Arc::clone(&handle.name));
+                    let names = unknown_names.get_or_insert_default();
+                    names.insert(Arc::clone(&handle.name));
                 }
                 Resolved::Topic(_) | Resolved::UnknownId(_) | Resolved::Impossible => {}
             }
@@ -252,13 +258,13 @@ impl Judge {
         let long = evaluation.into_long();
         self.evaluated = evaluated;
         self.leave_to_broker()?;
-        if !unknown_ids.is_empty() && !asked.ids {
-            let ids = unknown_ids.into_iter().collect();
+        if let Some(ids) = unknown_ids.filter(|_| !asked.ids) {
+            let ids = ids.into_iter().collect();
             return Ok(Step::Ask(Question::Ids(ids)));
         }
         // Once per topic: a limit set by its creator is in force from the first batch on.
-        if !unknown_names.is_empty() {
-            let names = unknown_names.into_iter().collect();
+        if let Some(names) = unknown_names {
+            let names = names.into_iter().collect();
             return Ok(Step::Ask(Question::Names(names)));
         }
         if !long.is_empty() {
@@ -272,8 +278,9 @@ impl Judge {
                 return Ok(Step::Do(work));
             }
         }
+        self.repeated.find(frame, &self.layout)?;
         if self.layout.partitions.len() > 1 {
-            self.keep_last_of_each_partition(frame)?;
+            self.repeated.keep_last(&self.layout, &mut self.evaluated);
         }
         Ok(match self.to_confirm(frame, asked) {
             Step::Done => self.last_step(frame, asked),
@@ -335,7 +342,8 @@ impl Judge {
         places: &[usize],
         asked: &Gathered,
     ) -> Option<Work> {
-        let mut evaluation = Evaluation::new(frame, &self.layout, self.shared.decode(), asked);
+        let mut evaluation =
+            Evaluation::new(frame, &self.layout, self.topics.decode(&self.shared), asked);
         evaluation.judge_by_rules_only();
         for at in places {
             let Some(evaluated) = self.evaluated.get_mut(*at) else {
@@ -394,47 +402,6 @@ impl Judge {
         }
     }
 
-    /// Of a partition named twice only the last batch counts, as in the broker. But what its first look finds fault with
-    /// is the response even so, and is left to it.
-    fn keep_last_of_each_partition(&mut self, frame: &[u8]) -> Result<(), Malformed> {
-        let mut last: HashMap<(TopicKey<'_>, i32), usize> =
-            HashMap::with_capacity(self.evaluated.len());
-        let mut always = 0usize;
-        for (at, evaluated) in self.evaluated.iter().enumerate() {
-            if evaluated.outcome.always_counts() {
-                always.increment();
-                continue;
-            }
-            let partition = self.layout.partitions.get(evaluated.partition_entry);
-            let topic = self.layout.topics.get(evaluated.topic_entry);
-            if let (Some(topic), Some(partition)) = (topic, partition) {
-                let key = self.layout.topic_key(frame, topic)?;
-                last.insert((key, partition.index), at);
-            }
-        }
-        if total([last.len(), always]) == self.evaluated.len() {
-            return Ok(());
-        }
-        let keep: HashSet<usize> = last.into_values().collect();
-        let mut places = 0..self.evaluated.len();
-        self.evaluated.retain(|evaluated| {
-            let is_last = places.next().is_some_and(|at| keep.contains(&at));
-            is_last || evaluated.outcome.always_counts()
-        });
-        Ok(())
-    }
-
-    fn has_repeated_topics(&self, frame: &[u8]) -> bool {
-        let topics = &self.layout.topics;
-        if topics.len() < 2 {
-            return false;
-        }
-        let mut seen = HashSet::with_capacity(topics.len());
-        !topics
-            .iter()
-            .all(|topic| seen.insert(frame.get(topic.key.clone())))
-    }
-
     /// Kept partitions under one entry per topic, in the order in which topics first appear.
     fn grouped(&self, frame: &[u8], kept: &[(usize, usize)]) -> Vec<(usize, Vec<usize>)> {
         let mut order: Vec<(usize, Vec<usize>)> = Vec::new();
@@ -451,6 +418,11 @@ impl Judge {
         }
         order
     }
+}
+
+/// One more may be looked up.
+fn may_ask<T>(asked: &Option<BTreeSet<T>>) -> bool {
+    asked.as_ref().is_none_or(|asked| asked.len() < MOST_ASKED)
 }
 
 /// Where a partition's records stand in the frame; `None`: they are null.

@@ -83,9 +83,12 @@ impl WriteQueue {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         while !self.pieces.is_empty() {
-            let written = match &*self.pieces.make_contiguous() {
-                [single] => ready!(Pin::new(&mut *to).poll_write(cx, single))?,
-                several => {
+            let written = match self.pieces.front() {
+                Some(single) if self.pieces.len() == 1 => {
+                    ready!(Pin::new(&mut *to).poll_write(cx, single))?
+                }
+                _ => {
+                    let several = &*self.pieces.make_contiguous();
                     let mut slices = [IoSlice::new(&[]); VECTORED];
                     let count = several.len().min(VECTORED);
                     for (slice, piece) in slices.iter_mut().zip(several) {

@@ -26,7 +26,7 @@ const INDEX_BYTES: usize = 4;
 const MOST_TAGS: u32 = 10_000;
 
 /// How a request names a topic. Borrowed from the request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TopicKey<'a> {
     /// Up to version 12.
     Name(&'a [u8]),

@@ -102,6 +102,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `n` bytes.
+    #[inline]
     pub fn take(&mut self, n: usize, field: &'static str) -> Result<&'a [u8]> {
         let (taken, rest) = self
             .rest
@@ -112,6 +113,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `N` bytes, by value.
+    #[inline]
     pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N]> {
         let (taken, rest) = self
             .rest
@@ -147,7 +149,17 @@ impl<'a> Reader<'a> {
     }
 
     /// UNSIGNED_VARINT: at most five bytes.
+    #[inline]
     pub fn unsigned_varint(&mut self, field: &'static str) -> Result<u32> {
+        // Nearly all of them: counts, sections of tags, short texts.
+        if let [byte @ 0..0x80, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(u32::from(*byte));
+        }
+        self.long_unsigned_varint(field)
+    }
+
+    fn long_unsigned_varint(&mut self, field: &'static str) -> Result<u32> {
         let mut value = 0u32;
         for shift in [0u32, 7, 14, 21, 28] {
             let [byte] = self.array(field)?;
@@ -194,18 +206,27 @@ impl<'a> Reader<'a> {
     }
 
     /// A section of tagged fields, passed over. Tells how many there are.
+    #[inline]
     pub fn skip_tags(&mut self, field: &'static str) -> Result<u32> {
         let tags = self.unsigned_varint(field)?;
+        if tags > 0 {
+            self.skip_some_tags(tags, field)?;
+        }
+        Ok(tags)
+    }
+
+    fn skip_some_tags(&mut self, tags: u32, field: &'static str) -> Result<()> {
         for _ in 0..tags {
             self.unsigned_varint(field)?;
             let size = self.unsigned_varint(field)?;
             self.take(size as usize, field)?;
         }
-        Ok(tags)
+        Ok(())
     }
 
     /// Every negative length is null, as in Kafka's generated readers. A varint beyond Java's int would be, too, but is
     /// left a length that nothing can have: others read what was read here, and may allocate by it.
+    #[inline]
     fn length(&mut self, flexible: bool, field: &'static str) -> Result<Option<usize>> {
         if flexible {
             return Ok((self.unsigned_varint(field)? as usize).checked_sub(1));

@@ -275,7 +275,7 @@ async fn others_are_served_while_a_question_is_explained() {
     assert_eq!((explained.status, other), (400, 200), "{explained:?}");
 }
 
-const PATHS: [&str; 16] = [
+const PATHS: [&str; 17] = [
     "/",
     "/page/main.js",
     "/page/page.css",
@@ -290,6 +290,7 @@ const PATHS: [&str; 16] = [
     "/api/v1/families",
     "/api/v1/lingering",
     "/api/v1/fetch",
+    "/api/v1/claims",
     "/api/v1/config",
     "/nothing-here",
 ];

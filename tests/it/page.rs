@@ -319,6 +319,7 @@ fn explanation() -> Explanation {
             }],
         }],
         record: None,
+        after_offload: None,
         checks: vec![Check {
             by: Party::Sizegate,
             what: HOSTILE.into(),

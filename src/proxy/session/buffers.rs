@@ -7,11 +7,13 @@
 use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::AsyncRead;
 use tokio_util::io::poll_read_buf;
+
+use crate::net::Stream;
 
 /// One buffer. Room for two reads, so that a frame which begins in one read and ends in the next stays in place.
 pub const BUFFER_BYTES: usize = 512 * 1024;
@@ -88,11 +90,13 @@ pub fn poll_read<R: AsyncRead + Unpin>(
 }
 
 /// Reads what is there, at most one read; empty at the end of the stream.
-pub fn poll_read_chunk<R: AsyncRead + Unpin>(
-    from: &mut R,
+pub fn poll_read_chunk(
+    from: &mut Stream,
     cx: &mut Context<'_>,
     is_short: bool,
 ) -> Poll<io::Result<Bytes>> {
+    // Nothing is borrowed for nothing.
+    ready!(from.poll_readable(cx))?;
     let mut buffer = borrow();
     let read = poll_read(from, cx, &mut buffer, read_bytes(is_short));
     let chunk = buffer.split().freeze();

@@ -262,6 +262,15 @@ impl Session {
     }
 
     fn poll_read_client(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, Close> {
+        if self.is_client_read {
+            return Ok(Poll::Pending);
+        }
+        let has_room = self.requests.rest.capacity() > self.requests.rest.len();
+        if !has_room && self.client.poll_readable(cx).is_pending() {
+            // Nothing was borrowed, and nothing is to be given back.
+            self.is_client_read = true;
+            return Ok(Poll::Pending);
+        }
         let Requests {
             rest,
             half,
@@ -288,6 +297,7 @@ impl Session {
         }
         match buffers::poll_read(&mut self.client, cx, rest, most) {
             Poll::Pending => {
+                self.is_client_read = true;
                 self.keep_rest(is_short);
                 return Ok(Poll::Pending);
             }

@@ -167,6 +167,9 @@ impl Session {
         let Upstream::Open(upstream) = &mut self.upstream else {
             return Ok(had_responses);
         };
+        if self.is_broker_read {
+            return Ok(had_responses);
+        }
         let read = match &mut self.responses.intake {
             Intake::Hold {
                 frame, frame_bytes, ..
@@ -182,7 +185,10 @@ impl Session {
             ),
         };
         match read {
-            Poll::Pending => return Ok(had_responses),
+            Poll::Pending => {
+                self.is_broker_read = true;
+                return Ok(had_responses);
+            }
             Poll::Ready(Err(error)) => return Err(Close::Upstream(error)),
             Poll::Ready(Ok(0)) => return Err(self.closed_by_broker()),
             Poll::Ready(Ok(_)) => self.last_traffic = Instant::now(),

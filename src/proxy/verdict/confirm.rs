@@ -45,6 +45,10 @@ impl Judge {
         reason = "a list of what is to be confirmed, not a conversion"
     )]
     pub(super) fn to_confirm(&mut self, frame: &[u8], asked: &Gathered) -> Step {
+        let mut outcomes = self.evaluated.iter().map(|evaluated| &evaluated.outcome);
+        if outcomes.all(|outcome| outcome.to_confirm().is_none()) {
+            return Step::Done;
+        }
         let (to_confirm, fallen) = self.look_at_each(asked);
         if !to_confirm.is_empty() {
             return Step::Ask(Question::Topics(to_confirm));
@@ -68,15 +72,8 @@ impl Judge {
         let is_by_id = self.layout.version >= FIRST_TOPIC_ID_VERSION;
         let mut evaluated = std::mem::take(&mut self.evaluated);
         for (at, evaluated) in evaluated.iter_mut().enumerate() {
-            let (topic, limit) = match &evaluated.outcome {
-                Outcome::Over(measured, violation) => (&measured.topic, Some(&violation.limit)),
-                Outcome::NoRecords(topic) => (topic, None),
-                Outcome::Pass
-                | Outcome::Invalid
-                | Outcome::SpoilsRequest
-                | Outcome::Within(_)
-                | Outcome::Undone(..)
-                | Outcome::Response(..) => continue,
+            let Some((topic, limit)) = evaluated.outcome.to_confirm() else {
+                continue;
             };
             let topic = Arc::clone(topic);
             let learned = limit.filter(|limit| !topic.policy.is_configured(limit));
@@ -107,7 +104,7 @@ impl Judge {
                 }
                 Standing::Falls if learned.is_some() => fallen.push(at),
                 Standing::Falls => {
-                    let is_gone = is_by_id && asked.absent.contains(&topic.name);
+                    let is_gone = is_by_id && asked.is_absent(&topic.name);
                     evaluated.outcome.demote(if is_gone {
                         UNKNOWN_TOPIC_ID
                     } else {
@@ -143,7 +140,7 @@ impl Judge {
             _ if partition < 0 => Standing::Falls,
             _ if !asked.limits => Standing::PlaceDoubtful,
             // What the cluster does not let us see may well exist, and then a configured number counts.
-            _ if learned.is_none() && asked.unseen.contains(&topic.name) => Standing::Stands,
+            _ if learned.is_none() && asked.is_unseen(&topic.name) => Standing::Stands,
             _ => Standing::Falls,
         }
     }
@@ -166,6 +163,20 @@ impl Judge {
 }
 
 impl Outcome {
+    /// The topic that must be there before it is refused, and the limit that must still be true.
+    const fn to_confirm(&self) -> Option<(&Arc<TopicHandle>, Option<&Limit>)> {
+        match self {
+            Self::Over(measured, violation) => Some((&measured.topic, Some(&violation.limit))),
+            Self::NoRecords(topic) => Some((topic, None)),
+            Self::Pass
+            | Self::Invalid
+            | Self::SpoilsRequest
+            | Self::Within(_)
+            | Self::Undone(..)
+            | Self::Response(..) => None,
+        }
+    }
+
     /// What a rule forbids, or nobody can store, has no place at the broker: what the broker itself would say of that,
     /// a retriable error, is said here.
     fn demote(&mut self, error_code: i16) {

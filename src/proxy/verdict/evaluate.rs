@@ -219,6 +219,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// What no header alone decides: the limits inside, then the codec.
+    #[inline]
     fn evaluate_more(
         &mut self,
         measured: Measured,
@@ -377,6 +378,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Climbs the ladder where a limit lies inside the batch.
+    #[inline]
     fn evaluate_inside(
         &mut self,
         mut measured: Measured,

@@ -10,8 +10,8 @@ use super::offload::{Offload, ToOffload};
 use super::{ToConfirm, TopicHandle};
 use crate::policy::Learned;
 
-/// What has been asked for this request already: nothing is asked twice. (One is made for every request: trees cost
-/// nothing while they are empty, hash tables draw their seeds.)
+/// What has been asked for this request already: nothing is asked twice. (One is made and dropped for every request: so
+/// it is small, and has nothing to drop while nothing was asked.)
 #[derive(Debug, Default)]
 pub struct Gathered {
     /// Unknown topic ids were looked up.
@@ -20,12 +20,7 @@ pub struct Gathered {
     pub names: bool,
     /// Topics and learned limits were confirmed.
     pub limits: bool,
-    /// Topics that could not be confirmed: the cluster did not answer, or does not let us see them.
-    pub(super) unseen: BTreeSet<Arc<str>>,
-    /// Topics that the broker says it does not have.
-    pub(super) absent: BTreeSet<Arc<str>>,
-    /// The limits that this session's broker applies to the topics that were asked for, as read just now.
-    confirmed: BTreeMap<Arc<str>, Learned>,
+    said: Option<Box<Said>>,
     /// The broker's limit of a whole request was read.
     pub frame: bool,
     /// What it is, where it may be read.
@@ -35,6 +30,17 @@ pub struct Gathered {
     pub(super) inspected: Inspected,
     /// What is offloaded, once that is decided.
     pub offload: Option<Box<Offload>>,
+}
+
+/// What was said of topics that were asked for.
+#[derive(Debug, Default)]
+struct Said {
+    /// Topics that could not be confirmed: the cluster did not answer, or does not let us see them.
+    unseen: BTreeSet<Arc<str>>,
+    /// Topics that the broker says it does not have.
+    absent: BTreeSet<Arc<str>>,
+    /// The limits that this session's broker applies to the topics, as read just now.
+    confirmed: BTreeMap<Arc<str>, Learned>,
 }
 
 /// What a session's broker says of a topic when asked.
@@ -52,9 +58,7 @@ impl Gathered {
     /// What the cluster said is older than it may be when something is refused: where it matters, it is asked again.
     pub fn confirm_again(&mut self) {
         self.limits = false;
-        self.unseen.clear();
-        self.absent.clear();
-        self.confirmed.clear();
+        self.said = None;
     }
 
     /// Values above the threshold are looked for no more: what is offloaded has been decided.
@@ -68,12 +72,25 @@ impl Gathered {
         self.inspected.clear();
     }
 
+    /// The topic could not be confirmed.
+    pub(super) fn is_unseen(&self, topic: &str) -> bool {
+        let said = self.said.as_ref();
+        said.is_some_and(|said| said.unseen.contains(topic))
+    }
+
+    /// The broker says that it does not have the topic.
+    pub(super) fn is_absent(&self, topic: &str) -> bool {
+        let said = self.said.as_ref();
+        said.is_some_and(|said| said.absent.contains(topic))
+    }
+
     /// What was asked of a topic.
     pub fn confirm(&mut self, topic: Arc<str>, confirmed: Confirmed) {
+        let said = self.said.get_or_insert_default();
         match confirmed {
-            Confirmed::Unseen => drop(self.unseen.insert(topic)),
-            Confirmed::Absent => drop(self.absent.insert(topic)),
-            Confirmed::Here(Some(limit)) => drop(self.confirmed.insert(topic, limit)),
+            Confirmed::Unseen => drop(said.unseen.insert(topic)),
+            Confirmed::Absent => drop(said.absent.insert(topic)),
+            Confirmed::Here(Some(limit)) => drop(said.confirmed.insert(topic, limit)),
             Confirmed::Here(None) => {}
         }
     }
@@ -90,7 +107,8 @@ impl Gathered {
         if !self.limits {
             return topic.learned();
         }
-        let confirmed = |name: &str| self.confirmed.get(name).copied();
+        let said = self.said.as_ref();
+        let confirmed = |name: &str| said.and_then(|said| said.confirmed.get(name).copied());
         let policy = &topic.policy;
         policy.tightest(confirmed(&topic.name), |at| {
             let member = policy.members.get(at)?;
