@@ -31,6 +31,7 @@ mod claim_hostile;
 mod claim_produce;
 mod claim_producers;
 mod claim_queue;
+mod claim_redrive;
 mod claim_store;
 mod claim_stores;
 mod cli;
