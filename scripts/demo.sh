@@ -69,7 +69,6 @@ rules:
     topics: [ladder.claims]
     limits: {record_bytes: 64KiB}
     action: offload
-    offload: {redeem: false}
 claim_check:
   store: file://$(dirname "$1")/claims
   keys: [{id: demo, secret: "no secret, and thirty-two bytes long"}]
@@ -127,6 +126,19 @@ $("$binary" claim inspect ladder.claims 0 0 --config "$1/sizegate.yaml" | fold -
 TEXT
 }
 
+# read_back   what a consumer gets of the ladder's last record
+read_back() {
+  cat <<TEXT
+
+A consumer that knows nothing of all this reads the record through sizegate, and gets its value back:
+
+$(java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Dorg.slf4j.simpleLogger.defaultLogLevel=off \
+    -cp "$(scripts/java-classes.sh):$(scripts/kafka-libs.sh "$version" client)/*" Originals \
+    "bootstrap=localhost:$listener_port" topic=ladder.claims records=1 </dev/null |
+    head -n 1 | fold -s -w "$(($(columns) - 4))" | sed 's/^/    /')
+TEXT
+}
+
 running() { [ -f "$up/$1.pid" ] && kill -0 "$(cat "$up/$1.pid")" 2>/dev/null; }
 
 show_addresses() {
@@ -170,6 +182,7 @@ case ${1:-demo} in
     say
     ladder
     ticket "$dir"
+    read_back
     cat <<TEXT
 
 Each refusal of sizegate's is also at /api/v1/refusals (the last 1,000), under the same id. The log has the first of a

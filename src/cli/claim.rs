@@ -1,11 +1,14 @@
 //! `sizegate claim …`: looks at the claim check from outside: its store, its tickets, what it costs. A file per command.
 //!
-//! Invariant: nothing here changes a topic or an object; `doctor` writes one object of its own and takes it away again.
+//! Invariant: nothing here changes a topic or an object, but `redrive --apply`, which says so; `doctor` writes one object of
+//! its own and takes it away again.
 
 mod capacity;
 mod doctor;
+mod fallen;
 mod orphans;
 mod progress;
+mod redrive;
 mod retention;
 mod tickets;
 mod verify;
@@ -51,6 +54,10 @@ pub enum ClaimCommand {
     Verify(verify::VerifyArgs),
     /// Find objects that no ticket names
     Orphans(orphans::OrphansArgs),
+    /// Show what lies in fallback topics, and why
+    Fallback(fallen::FallbackArgs),
+    /// Bring back records from the fallback topic whose objects are there again
+    Redrive(redrive::RedriveArgs),
     /// Compare how long objects are kept with how long topics keep their tickets
     RetentionCheck(retention::RetentionArgs),
     /// Compute what values cost in Kafka, and what with tickets in their place
@@ -76,6 +83,8 @@ pub fn run(args: ClaimArgs) -> ExitCode {
         ClaimCommand::Redeem(args) => tickets::redeem(&args),
         ClaimCommand::Verify(args) => verify::run(&args),
         ClaimCommand::Orphans(args) => orphans::run(&args),
+        ClaimCommand::Fallback(args) => fallen::run(&args),
+        ClaimCommand::Redrive(args) => redrive::run(&args),
         ClaimCommand::RetentionCheck(args) => retention::run(&args),
         ClaimCommand::Capacity(args) => capacity::run(&args),
     }
