@@ -22,6 +22,7 @@ pub mod claim;
 pub mod completions;
 pub mod explain;
 mod http;
+pub mod probe;
 pub mod run;
 pub mod scan;
 pub mod suggest;
@@ -67,6 +68,8 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     /// Look at the claim check: its store, its tickets and objects, what it costs
     Claim(claim::ClaimArgs),
+    /// Climb the size ladder on your own cluster: who refuses what, through the proxy and past it
+    Probe(probe::ProbeArgs),
     /// Judge what is stored in topics by a config, as if it were produced now
     Scan(scan::ScanArgs),
     /// Print a completion script for a shell

@@ -23,7 +23,7 @@ pub use crate::vocabulary::DEFAULT_MAX_REQUEST_SIZE;
 
 use crate::config::Config;
 use crate::findings::{BrokerFacts, TopicFacts, Unseen};
-use crate::policy::{Library, Policy};
+use crate::policy::{Framework, Library, Policy};
 use crate::vocabulary::Action;
 
 /// What is asked: a topic, and the sizes of a record; without sizes only the limits are explained.
@@ -74,9 +74,11 @@ pub enum BadQuestion {
     UnknownTopic(String),
 }
 
-/// The names of the libraries whose limits are known.
-pub fn client_names() -> [&'static str; 7] {
-    clients::KNOWN.map(Library::label)
+/// The names of the libraries whose limits are known, and of frameworks, which configure Java's.
+pub fn client_names() -> Vec<&'static str> {
+    let libraries = clients::KNOWN.iter().map(|library| library.label());
+    let frameworks = Framework::ALL.iter().map(|framework| framework.label());
+    libraries.chain(frameworks).collect()
 }
 
 impl Question {
@@ -84,6 +86,12 @@ impl Question {
     pub fn library(&self) -> Library {
         let known = self.client.as_deref().and_then(Library::from_label);
         known.unwrap_or(Library::Java)
+    }
+
+    /// The framework that is asked about, or that the client id tells: its producer is Java's.
+    pub fn framework(&self) -> Option<Framework> {
+        let named = self.client.as_deref().and_then(Framework::from_label);
+        named.or_else(|| self.client_id.as_deref().and_then(Framework::of))
     }
 
     /// Sizes that a record can have.
@@ -108,7 +116,9 @@ impl Question {
         }
         if let Some(client) = &self.client {
             let library = Library::from_label(client);
-            if !library.is_some_and(|library| clients::KNOWN.contains(&library)) {
+            let is_known = library.is_some_and(|library| clients::KNOWN.contains(&library))
+                || Framework::from_label(client).is_some();
+            if !is_known {
                 return Err(BadQuestion::UnknownClient(client.clone()));
             }
         }

@@ -13,6 +13,7 @@ pub mod log;
 mod metrics;
 mod observations;
 mod observed;
+mod recent;
 mod refusals;
 mod text;
 mod topic;
@@ -27,6 +28,7 @@ pub use observations::{Observation, Observations, Seen};
 pub use observed::{
     FetchSetting, Lingering, OVERSIZED_NOTE, Observed, OversizedFetch, Peer, Stuck, stuck_note,
 };
+pub use recent::RecentGroup;
 pub use refusals::{BrokerRefusal, RefusalQuery, RefusalRecord, Refusals, Refused};
 pub use topic::{
     BatchCounts, CodecMetrics, GateCounts, LargestSizes, LastSizes, OTHER, TopicMetrics,

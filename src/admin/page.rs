@@ -44,7 +44,7 @@ const FILES: [(&str, &str, &str); 16] = [
 ];
 
 /// Path, what it shows.
-const PATHS: [(&str, &str); 13] = [
+const PATHS: [(&str, &str); 14] = [
     ("/metrics", "everything that is counted, for Prometheus"),
     ("/livez", "the process answers"),
     ("/readyz", "clients can be served, or why not"),
@@ -63,6 +63,10 @@ const PATHS: [(&str, &str); 13] = [
     (
         "/api/v1/refusals",
         "the last 1,000 refusals with their full text; ?topic=, ?gate=, ?limit=",
+    ),
+    (
+        "/api/v1/refusals/recent",
+        "the last hour's refusals by topic, gate and client, minute by minute",
     ),
     (
         "/api/v1/families",

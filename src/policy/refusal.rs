@@ -4,7 +4,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{BatchFacts, LIMITS, Library, Limit, MemberLimit, RecordAt, Size, Violation};
+use super::{
+    BatchFacts, Framework, LIMITS, Library, Limit, MemberLimit, RecordAt, Size, Violation,
+};
 use crate::batch::BATCH_HEADER_BYTES;
 use crate::text::first_bytes;
 use crate::text::grouped;
@@ -75,7 +77,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Writes the text. `remedy`: a rule's own; `library`: what the client is, where it is known.
+    /// Writes the text. `remedy`: a rule's own; `library` and `framework`: what the client is, where it is known.
     pub fn new(
         id: String,
         blame: Blame,
@@ -83,7 +85,7 @@ impl Refusal {
         violation: Violation,
         facts: Option<BatchFacts>,
         remedy: Option<&str>,
-        library: Option<Library>,
+        (library, framework): (Option<Library>, Option<Framework>),
     ) -> Self {
         let facts = facts.map(BatchFacts::without_idle_bounds);
         let tail = tail(&id, &place, &violation, facts.as_ref());
@@ -91,7 +93,12 @@ impl Refusal {
         let remedy = match blame {
             Blame::WouldOffload | Blame::AlsoWouldOffload => WOULD_OFFLOAD.to_owned(),
             Blame::Sizegate | Blame::Observed | Blame::AlsoObserved => remedy.map_or_else(
-                || default_remedy(&violation, facts.as_ref(), library),
+                || {
+                    placed(
+                        default_remedy(&violation, facts.as_ref(), library),
+                        framework,
+                    )
+                },
                 str::to_owned,
             ),
         };
@@ -104,6 +111,14 @@ impl Refusal {
             facts,
             text,
         }
+    }
+}
+
+/// With a sentence on where the settings go that it names.
+fn placed(remedy: String, framework: Option<Framework>) -> String {
+    match framework.and_then(|framework| framework.places(&remedy)) {
+        Some(places) => format!("{remedy} {places}"),
+        None => remedy,
     }
 }
 
