@@ -23,7 +23,7 @@ test: ## all set-up and all tests, against real brokers with real clients
 
 stress: ## two minutes of topics, partitions, ACLs and brokers that come and go: no rule is evaded
 	@scripts/setup-tests.sh
-	SIZEGATE_STRESS_SECONDS=$${SIZEGATE_STRESS_SECONDS:-120} cargo test --locked --test rules_hold -- --nocapture stress::
+	SIZEGATE_STRESS_SECONDS=$${SIZEGATE_STRESS_SECONDS:-120} cargo test --locked --test it -- --nocapture rules_hold::stress::
 
 lint: ## formatting and clippy
 	cargo fmt --all --check

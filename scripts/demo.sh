@@ -65,6 +65,13 @@ rules:
   - name: unguarded
     topics: [ladder.unguarded]
     limits: {batch_bytes: none}
+  - name: claims
+    topics: [ladder.claims]
+    limits: {record_bytes: 64KiB}
+    action: offload
+claim_check:
+  store: file://$(dirname "$1")/claims
+  keys: [{id: demo, secret: "no secret, and thirty-two bytes long"}]
 YAML
 }
 
@@ -105,6 +112,31 @@ ladder() {
   java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Dorg.slf4j.simpleLogger.defaultLogLevel=off \
     -cp "$(scripts/java-classes.sh):$(scripts/kafka-libs.sh "$version" client)/*" SizeLadder \
     "bootstrap=localhost:$listener_port" "metrics=http://127.0.0.1:$admin_port/metrics" "columns=$(columns)" </dev/null
+}
+
+# ticket DIR   what the ladder's last record has become
+ticket() {
+  cat <<TEXT
+
+The last one is on no broker: its value is a file, and this travels in its place (sizegate claim inspect):
+
+$("$binary" claim inspect ladder.claims 0 0 --config "$1/sizegate.yaml" | fold -s -w "$(($(columns) - 4))" | sed 's/^/    /')
+
+    $(find "$1/claims" -type f -exec stat -c '%s bytes in %n' {} \;)
+TEXT
+}
+
+# read_back   what a consumer gets of the ladder's last record
+read_back() {
+  cat <<TEXT
+
+A consumer that knows nothing of all this reads the record through sizegate, and gets its value back:
+
+$(java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Dorg.slf4j.simpleLogger.defaultLogLevel=off \
+    -cp "$(scripts/java-classes.sh):$(scripts/kafka-libs.sh "$version" client)/*" Originals \
+    "bootstrap=localhost:$listener_port" topic=ladder.claims records=1 </dev/null |
+    head -n 1 | fold -s -w "$(($(columns) - 4))" | sed 's/^/    /')
+TEXT
 }
 
 running() { [ -f "$up/$1.pid" ] && kill -0 "$(cat "$up/$1.pid")" 2>/dev/null; }
@@ -149,6 +181,8 @@ case ${1:-demo} in
     say "sending the size ladder through it"
     say
     ladder
+    ticket "$dir"
+    read_back
     cat <<TEXT
 
 Each refusal of sizegate's is also at /api/v1/refusals (the last 1,000), under the same id. The log has the first of a

@@ -92,10 +92,10 @@ end_process() {
 # npm_modules NAME FOLDER   installs what FOLDER's lock file pins into .cache/NAME, once; prints the folder of modules
 # (for NODE_PATH). Run at the repository's root.
 npm_modules() {
-  local lock=$2/package-lock.json env=$PWD/.cache/$1
+  local lock=$2/package-lock.json env=$PWD/.cache/$1 cache=$PWD/.cache/npm
   if ! cmp -s "$lock" "$env/.complete"; then
     mkdir -p .cache
-    exec 9>".cache/.lock-$1"
+    exec 9>".cache/.lock-${1//\//-}"
     flock 9
     if ! cmp -s "$lock" "$env/.complete"; then
       need node nodejs npm
@@ -104,9 +104,30 @@ npm_modules() {
       mkdir -p "$env"
       cp "$2/package.json" "$lock" "$env"
       # In the folder, not by --prefix: npm 11 then looks for itself in the lock file.
-      (cd "$env" && npm ci --cache ../npm --ignore-scripts --no-audit --no-fund --loglevel error) >&2 </dev/null
+      (cd "$env" && npm ci --cache "$cache" --ignore-scripts --no-audit --no-fund --loglevel error) >&2 </dev/null
       cp "$lock" "$env/.complete"
     fi
   fi
   echo "$env/node_modules"
+}
+
+# python_venv NAME REQUIREMENTS   a virtual environment in .cache/NAME with what the file pins, once; prints its
+# interpreter. Run at the repository's root.
+python_venv() {
+  local wanted=$2 env=$PWD/.cache/$1
+  if ! cmp -s "$wanted" "$env/.complete"; then
+    mkdir -p "$(dirname "$env")"
+    exec 9>".cache/.lock-${1//\//-}"
+    flock 9
+    if ! cmp -s "$wanted" "$env/.complete"; then
+      need python3 python3 python3-venv
+      rm -rf "$env"
+      python3 -c 'import ensurepip' 2>/dev/null || install_packages python3-venv
+      python3 -m venv "$env" >&2
+      PIP_DISABLE_PIP_VERSION_CHECK=1 "$env/bin/pip" install --quiet --no-input --only-binary :all: \
+        --cache-dir .cache/pip -r "$wanted" >&2 </dev/null
+      cp "$wanted" "$env/.complete"
+    fi
+  fi
+  echo "$env/bin/python"
 }

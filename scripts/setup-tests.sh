@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # setup-tests.sh   everything the tests need beside Rust: Kafka's jars, clients in Java, Python, Node, Go and C, Chromium,
-# Prometheus.
+# Prometheus, object stores.
 # Tests fetch what they lack by themselves; this does it before, and all of it.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -10,6 +10,13 @@ step() {
   "$@" >/dev/null
   if [ $((SECONDS - start)) -ge 2 ]; then echo "$(basename "$1") ${*:2}: $((SECONDS - start)) s" >&2; fi
 }
+
+# These wait for registries and for a compiler more than for this machine: beside the rest.
+stores=()
+for store in moto azurite s3s-fs; do
+  step ./object-stores.sh "$store" &
+  stores+=($!)
+done
 
 for version in 4.3.0 4.4.0; do
   step ./kafka-libs.sh "$version" broker
@@ -29,3 +36,4 @@ step ./go-clients.sh
 step ./kcat.sh
 step ./browser-env.sh
 step ./prometheus.sh
+for store in "${stores[@]}"; do wait "$store"; done

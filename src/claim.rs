@@ -9,6 +9,7 @@
 //! Pure, without I/O: [`OpenBatch`], [`plan_offload`], [`offload`], [`redeem`], [`Ticket`], [`Keys`], [`Namespace`].
 //! Talking to the store: [`Store`], with [`Patience`]; on a thread of its own: [`Service`].
 
+mod capacity;
 mod chain;
 mod connect;
 mod deliver;
@@ -20,21 +21,24 @@ mod original;
 mod patience;
 mod place;
 mod plan;
+mod retention;
 mod rewrite;
 mod service;
 mod store;
 mod ticket;
 mod values;
 
+pub use capacity::{Account, Costs, Prices, Rates};
 pub use connect::{StoreError, StoreUri};
 pub use deliver::{Fate, deliver, encoded_header, offset_delta};
 pub use failure::{Class, Failure};
-pub use issue::{Issuer, SignedTicket};
+pub use issue::{Issuer, SignedTicket, ticket_bytes};
 pub use keys::{Key, KeyError, Keys, MARK_HEADER, Refuted};
 pub use open::{OpenBatch, Unopened};
 pub use patience::Patience;
 pub use place::{ForeignUri, Layout, Namespace, Place};
-pub use plan::{Claim, Fit, Plan, Planned, plan_offload};
+pub use plan::{Claim, Fit, Plan, Planned, allowance, plan_offload};
+pub use retention::{Cover, Need};
 pub use rewrite::{Found, RewriteError, offload, redeem, tickets, tickets_from};
 pub use service::{Handle, Service, Upload, Uploaded};
 pub use store::{Listed, Put, Store};

@@ -18,9 +18,11 @@ use crate::version;
 
 pub mod align;
 pub mod check;
+pub mod claim;
 pub mod completions;
 pub mod explain;
 mod http;
+pub mod probe;
 pub mod run;
 pub mod scan;
 pub mod suggest;
@@ -64,6 +66,10 @@ pub enum Command {
     Align(align::AlignArgs),
     /// Say which limits a topic has, and who would refuse a record of given sizes
     Explain(explain::ExplainArgs),
+    /// Look at the claim check: its store, its tickets and objects, what it costs
+    Claim(claim::ClaimArgs),
+    /// Climb the size ladder on your own cluster: who refuses what, through the proxy and past it
+    Probe(probe::ProbeArgs),
     /// Judge what is stored in topics by a config, as if it were produced now
     Scan(scan::ScanArgs),
     /// Print a completion script for a shell
@@ -74,6 +80,7 @@ pub enum Command {
 const CONFIG_VARIABLE: &str = "SIZEGATE_CONFIG";
 
 fn without_config_variable(command: clap::Command) -> clap::Command {
+    let command = command.mut_subcommands(without_config_variable);
     if command.get_arguments().any(|arg| arg.get_id() == "config") {
         command.mut_arg("config", |arg| arg.env(Resettable::Reset))
     } else {

@@ -47,7 +47,7 @@ pub use own::OwnAddresses;
 pub use raw::known_keys;
 pub use reload::{Reload, reload};
 pub(crate) use render::ranges;
-pub(crate) use scalars::{any_size, duration, size, size_text};
+pub(crate) use scalars::{any_size, duration, size, size_text, time_text};
 pub use variables::unknown_variables;
 
 use crate::families;

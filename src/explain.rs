@@ -7,6 +7,7 @@
 mod checks;
 mod clients;
 mod limits;
+mod offloaded;
 mod record;
 mod text;
 mod triage;
@@ -22,7 +23,7 @@ pub use crate::vocabulary::DEFAULT_MAX_REQUEST_SIZE;
 
 use crate::config::Config;
 use crate::findings::{BrokerFacts, TopicFacts, Unseen};
-use crate::policy::{Library, Policy};
+use crate::policy::{Framework, Library, Policy};
 use crate::vocabulary::Action;
 
 /// What is asked: a topic, and the sizes of a record; without sizes only the limits are explained.
@@ -73,9 +74,11 @@ pub enum BadQuestion {
     UnknownTopic(String),
 }
 
-/// The names of the libraries whose limits are known.
-pub fn client_names() -> [&'static str; 7] {
-    clients::KNOWN.map(Library::label)
+/// The names of the libraries whose limits are known, and of frameworks, which configure Java's.
+pub fn client_names() -> Vec<&'static str> {
+    let libraries = clients::KNOWN.iter().map(|library| library.label());
+    let frameworks = Framework::ALL.iter().map(|framework| framework.label());
+    libraries.chain(frameworks).collect()
 }
 
 impl Question {
@@ -83,6 +86,12 @@ impl Question {
     pub fn library(&self) -> Library {
         let known = self.client.as_deref().and_then(Library::from_label);
         known.unwrap_or(Library::Java)
+    }
+
+    /// The framework that is asked about, or that the client id tells: its producer is Java's.
+    pub fn framework(&self) -> Option<Framework> {
+        let named = self.client.as_deref().and_then(Framework::from_label);
+        named.or_else(|| self.client_id.as_deref().and_then(Framework::of))
     }
 
     /// Sizes that a record can have.
@@ -107,7 +116,9 @@ impl Question {
         }
         if let Some(client) = &self.client {
             let library = Library::from_label(client);
-            if !library.is_some_and(|library| clients::KNOWN.contains(&library)) {
+            let is_known = library.is_some_and(|library| clients::KNOWN.contains(&library))
+                || Framework::from_label(client).is_some();
+            if !is_known {
                 return Err(BadQuestion::UnknownClient(client.clone()));
             }
         }
@@ -173,6 +184,8 @@ pub struct Explanation {
     pub limits: Vec<GateLimit>,
     /// The record, in all sizes that anyone compares.
     pub record: Option<EstimatedRecord>,
+    /// The record as it travels with a ticket in its value's place; `None`: its value is not offloaded.
+    pub after_offload: Option<EstimatedRecord>,
     /// Who compares what, in the order of the record's way.
     pub checks: Vec<Check>,
     /// Nobody refuses it; `None` without sizes.
@@ -196,9 +209,14 @@ pub fn explain(question: &Question, ground: &Facts<'_>) -> Result<Explanation, B
     let policy = ground.policy.for_topic(&question.topic);
     let limits = limits::in_force(question, ground, &policy);
     let record = question.has_sizes().then(|| EstimatedRecord::of(question));
+    let then = record
+        .as_ref()
+        .and_then(|record| offloaded::question(question, ground, &policy, &limits, record));
+    let after_offload = then.as_ref().map(EstimatedRecord::of);
+    let after = then.as_ref().zip(after_offload.as_ref());
     let checks = record
         .as_ref()
-        .map(|record| checks::on_the_way(question, ground, &policy, &limits, record))
+        .map(|record| checks::on_the_way(question, ground, &policy, &limits, record, after))
         .unwrap_or_default();
     let first = checks
         .iter()
@@ -227,6 +245,7 @@ pub fn explain(question: &Question, ground: &Facts<'_>) -> Result<Explanation, B
         refused_by: first.map(|check| check.by),
         limits,
         record,
+        after_offload,
         checks,
         verdict,
         remedy,

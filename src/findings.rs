@@ -8,6 +8,7 @@
 
 pub mod align;
 mod brokers;
+pub mod claims;
 mod commands;
 mod configured;
 pub mod facts;
@@ -22,7 +23,10 @@ use serde::Serialize;
 
 pub use commands::{Commands, Resource};
 pub use configured::{Side, side_kind};
-pub use facts::{BrokerFacts, ClusterFacts, Setting, SettingSource, Step, TopicFacts, Unseen};
+pub use facts::{
+    BrokerFacts, Cleanup, ClusterFacts, Kept, Setting, SettingSource, Stay, Step, TopicFacts,
+    Unseen,
+};
 pub use ignored::{Acknowledged, acknowledge};
 
 use crate::config::Config;
@@ -35,6 +39,12 @@ pub const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
 pub const SEGMENT_BYTES: &str = "segment.bytes";
 /// Key of its limit for a record after decompression.
 pub const MAX_DECOMPRESSED_MESSAGE_BYTES: &str = "max.decompressed.message.bytes";
+/// Key of how long its records are kept.
+pub const RETENTION_MS: &str = "retention.ms";
+/// Key of how long its segments are written to.
+pub const SEGMENT_MS: &str = "segment.ms";
+/// Key of what becomes of its old records.
+pub const CLEANUP_POLICY: &str = "cleanup.policy";
 /// Key of what its batches are stored with.
 pub const COMPRESSION_TYPE: &str = "compression.type";
 
@@ -200,6 +210,7 @@ pub fn find(comparison: &Comparison<'_>) -> Vec<Finding> {
     brokers::find(comparison, &mut found);
     configured::find(comparison, &mut found);
     governed::find(comparison, &mut found);
+    claims::find(comparison, &mut found);
     found.sort_by(|a, b| {
         let key = |finding: &Finding| (finding.severity, finding.rule);
         key(a).cmp(&key(b)).then_with(|| a.topics.cmp(&b.topics))

@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use sizegate::cli::{Cli, Command, align, check, completions, explain, run, scan, suggest};
+use sizegate::cli::{
+    Cli, Command, align, check, claim, completions, explain, probe, run, scan, suggest,
+};
 
 fn main() -> ExitCode {
     match Cli::from_command_line() {
@@ -21,6 +23,12 @@ fn main() -> ExitCode {
         Ok(Cli {
             command: Command::Explain(args),
         }) => explain::run(args),
+        Ok(Cli {
+            command: Command::Claim(args),
+        }) => claim::run(args),
+        Ok(Cli {
+            command: Command::Probe(args),
+        }) => probe::run(args),
         Ok(Cli {
             command: Command::Scan(args),
         }) => scan::run(args),

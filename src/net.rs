@@ -5,6 +5,7 @@
 
 mod connector;
 mod deadline;
+mod expiry;
 mod own;
 mod read_ahead;
 mod reasons;
@@ -15,6 +16,7 @@ mod tls;
 
 pub use connector::{Acceptor, Connector, NotAccepted};
 pub(crate) use deadline::{deadline_in, share};
+pub(crate) use expiry::expires_at;
 pub use own::Own;
 pub use reasons::{Side, explained, tls_reason};
 pub use stream::Stream;

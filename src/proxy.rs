@@ -83,6 +83,8 @@ pub struct Shared {
     pub frame_bytes: u32,
     /// A connection without traffic for this long is closed.
     pub idle_timeout: Duration,
+    /// Keys that name files of certificates in force, and when the first in each ends, in seconds since 1970.
+    pub certificates: ArcSwap<Vec<(&'static str, u64)>>,
     /// The proxy is going down: sessions end when what is in flight is answered.
     pub is_draining: AtomicBool,
     /// The families among the cluster's topics are in force; not before all topics were read once.

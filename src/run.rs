@@ -136,8 +136,7 @@ async fn serve(
             "drain timeout is over: the rest is cut off"
         );
     }
-    finish_uploads(&shared).await;
-    finish_refusals(&shared).await;
+    tokio::join!(finish_uploads(&shared), finish_refusals(&shared));
     shutdown.cancel();
     // What was counted since the last minute is logged now or never.
     chores.close();
@@ -245,6 +244,7 @@ pub fn build(config: &Config) -> Result<Arc<Shared>, StartError> {
         redeem_log: RedeemLog::default(),
         frame_bytes: config.listener.frame_bytes,
         idle_timeout: config.listener.idle_timeout,
+        certificates: ArcSwap::from_pointee(certificates::expiries(config)),
         is_draining: AtomicBool::new(false),
         is_grouped: AtomicBool::new(false),
         commands: Commands::new(config),

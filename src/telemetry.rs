@@ -13,11 +13,12 @@ pub mod log;
 mod metrics;
 mod observations;
 mod observed;
+mod recent;
 mod refusals;
 mod text;
 mod topic;
 
-pub use claims::{ClaimCounts, ClaimMetrics};
+pub use claims::{ClaimCounts, ClaimMetrics, ClaimTopicView, ClaimsView, StoreView};
 pub use clients::{ClientConnection, ClientView, Clients};
 pub use counters::{Counter, SizeBucket, SizeDistribution, SizeHistogram, TimeHistogram};
 pub use families::{FamilyFit, Known};
@@ -27,6 +28,7 @@ pub use observations::{Observation, Observations, Seen};
 pub use observed::{
     FetchSetting, Lingering, OVERSIZED_NOTE, Observed, OversizedFetch, Peer, Stuck, stuck_note,
 };
+pub use recent::RecentGroup;
 pub use refusals::{BrokerRefusal, RefusalQuery, RefusalRecord, Refusals, Refused};
 pub use topic::{
     BatchCounts, CodecMetrics, GateCounts, LargestSizes, LastSizes, OTHER, TopicMetrics,

@@ -94,6 +94,16 @@ impl Gate {
         }
     }
 
+    /// A ticket in the value's place makes this size smaller.
+    pub const fn is_mended_by_a_ticket(self) -> bool {
+        match self {
+            Self::Batch | Self::Uncompressed | Self::Record | Self::Estimate | Self::Value => true,
+            Self::Key | Self::Headers | Self::Ratio | Self::Frame | Self::Codec | Self::Config => {
+                false
+            }
+        }
+    }
+
     /// Retry and dead-letter topics gather headers, so these sizes grow there; keys and values stay as they are.
     pub const fn grows(self) -> bool {
         match self {

@@ -44,7 +44,7 @@ const FILES: [(&str, &str, &str); 16] = [
 ];
 
 /// Path, what it shows.
-const PATHS: [(&str, &str); 12] = [
+const PATHS: [(&str, &str); 14] = [
     ("/metrics", "everything that is counted, for Prometheus"),
     ("/livez", "the process answers"),
     ("/readyz", "clients can be served, or why not"),
@@ -65,6 +65,10 @@ const PATHS: [(&str, &str); 12] = [
         "the last 1,000 refusals with their full text; ?topic=, ?gate=, ?limit=",
     ),
     (
+        "/api/v1/refusals/recent",
+        "the last hour's refusals by topic, gate and client, minute by minute",
+    ),
+    (
         "/api/v1/families",
         "main topics with their retry and dead-letter topics, and whether their limits fit",
     ),
@@ -79,6 +83,10 @@ const PATHS: [(&str, &str); 12] = [
     (
         "/api/v1/fetch",
         "batches larger than consumers asked for, and consumers stuck at a large batch",
+    ),
+    (
+        "/api/v1/claims",
+        "values in the object store: by topic, and how the store fares",
     ),
     (
         "/api/v1/config",

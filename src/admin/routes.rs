@@ -1,12 +1,14 @@
 //! Routes each path to its response. All of them are GET (and HEAD), and `/api/v1/explain` is POST, because it takes a
 //! question; it changes nothing either. JSON under `/api/v1/`.
 
+use std::net::IpAddr;
+
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, FromRequestParts, Query, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
-use axum::middleware::map_response;
+use axum::middleware::{Next, from_fn, map_response};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
@@ -48,8 +50,9 @@ pub(super) fn is_health_check(path: &str) -> bool {
     path == LIVEZ || path == READYZ
 }
 
-pub(super) fn router(state: AdminState) -> Router {
-    Router::new()
+/// `is_loopback`: only whoever is on this machine is meant, so that only this machine's names are answered to.
+pub(super) fn router(state: AdminState, is_loopback: bool) -> Router {
+    let routes = Router::new()
         .route("/", get(index))
         .route("/page/{file}", get(page::file))
         .route("/metrics", get(metrics))
@@ -59,18 +62,48 @@ pub(super) fn router(state: AdminState) -> Router {
         .route("/api/v1/topics", get(topics))
         .route("/api/v1/sizes", get(sizes))
         .route("/api/v1/refusals", get(refusals))
+        .route("/api/v1/refusals/recent", get(recent))
         .route("/api/v1/families", get(families))
         .route("/api/v1/clients", get(clients))
         .route("/api/v1/lingering", get(lingering))
         .route("/api/v1/fetch", get(fetch))
+        .route("/api/v1/claims", get(claims))
         .route("/api/v1/config", get(config))
         .route(
             "/api/v1/explain",
             post(explain).layer(DefaultBodyLimit::max(LONGEST_QUESTION)),
         )
         .fallback(nothing)
-        .with_state(state)
-        .layer(map_response(strict))
+        .with_state(state);
+    let routes = if is_loopback {
+        routes.layer(from_fn(only_for_this_machine))
+    } else {
+        routes
+    };
+    routes.layer(map_response(strict))
+}
+
+/// A browser on this machine that was led here by a name of somebody else's (DNS rebinding) could read everything.
+async fn only_for_this_machine(request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST);
+    let is_ours = host.is_none_or(|host| host.to_str().is_ok_and(is_this_machine));
+    if is_ours || is_health_check(request.uri().path()) {
+        return next.run(request).await;
+    }
+    no(
+        StatusCode::MISDIRECTED_REQUEST,
+        "the admin server listens on loopback and answers to localhost and to addresses only (the Host header)".to_owned(),
+    )
+}
+
+/// `localhost`, a name below it, or an address; with a port or without.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok()
 }
 
 async fn strict(mut response: Response) -> Response {
@@ -239,6 +272,10 @@ async fn refusals(
     }
 }
 
+async fn recent(State(state): State<AdminState>) -> Response {
+    json_or_failed(blocking(move || json!({ "groups": state.refusals.recent() })).await)
+}
+
 async fn families(State(state): State<AdminState>) -> Response {
     json_or_failed(blocking(move || json!({ "families": (state.families)() })).await)
 }
@@ -250,6 +287,10 @@ async fn lingering(State(state): State<AdminState>) -> Json<Value> {
 async fn fetch(State(state): State<AdminState>) -> Json<Value> {
     let observed = &state.observed;
     Json(json!({ "oversized": observed.oversized.view(), "stuck": observed.stuck.view() }))
+}
+
+async fn claims(State(state): State<AdminState>) -> Response {
+    json_or_failed(blocking(move || json!(state.metrics.claims().view())).await)
 }
 
 async fn clients(State(state): State<AdminState>) -> Json<Value> {

@@ -55,7 +55,8 @@ pub async fn serve(
     };
     let listener = TcpListener::bind(bind).await.map_err(named)?;
     let address = listener.local_addr().map_err(named)?;
-    Ok((address, accept(listener, router(state), shutdown)))
+    let router = router(state, address.ip().is_loopback());
+    Ok((address, accept(listener, router, shutdown)))
 }
 
 async fn accept(listener: TcpListener, router: Router, shutdown: CancellationToken) {

@@ -11,6 +11,8 @@ use crate::text::as_rfc3339;
 pub struct StatusView {
     /// Of the program.
     pub version: &'static str,
+    /// Which sizegate this is: host and admin port.
+    pub instance: String,
     /// `enforce` or `observe`.
     pub mode: &'static str,
     /// The share of a limit above which a size counts as near it.

@@ -197,11 +197,42 @@ fn configured<B: Clone>(
     let theirs = options
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_str()));
+    theirs
+        .clone()
+        .try_for_each(|(key, value)| check_endpoint(key, value))?;
     ours.chain(theirs)
         .try_fold(builder, |builder, (key, value)| {
             set(builder, &key.to_ascii_lowercase(), value)
                 .ok_or_else(|| StoreError(format!("this store has no option `{key}`")))
         })
+}
+
+/// `object_store` takes an endpoint at its word, and panics at the first request where it is no URL.
+fn check_endpoint(key: &str, value: &str) -> Result<(), StoreError> {
+    if !key.to_ascii_lowercase().ends_with("endpoint") {
+        return Ok(());
+    }
+    let authority = value
+        .strip_prefix("http://")
+        .or_else(|| value.strip_prefix("https://"))
+        .and_then(|rest| rest.split('/').next());
+    let is_host = |host: &str| {
+        !host.is_empty()
+            && host
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte))
+    };
+    let is_fine = authority.is_some_and(|authority| match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => is_host(host) && port.parse::<u16>().is_ok(),
+        _ => is_host(authority),
+    });
+    if is_fine {
+        Ok(())
+    } else {
+        Err(StoreError(format!(
+            "`{key}` is no endpoint: write http://HOST:PORT or https://HOST"
+        )))
+    }
 }
 
 fn open_folder(uri: &StoreUri, options: &[(String, String)]) -> Result<Store, StoreError> {
@@ -242,6 +273,26 @@ mod tests {
             let uri: StoreUri = format!("{text}/").parse().unwrap();
             assert_eq!(uri.to_string(), text);
         }
+    }
+
+    #[test]
+    fn an_endpoint_is_a_url_or_refused() {
+        for (endpoint, is_fine) in [
+            ("http://127.0.0.1:9000", true),
+            ("http://127.0.0.1:10000/devstoreaccount1", true),
+            ("https://s3.eu-west-1.example", true),
+            ("http://[::1]:9000", true),
+            ("http://[::1]", true),
+            ("http://127.0.0.1:123456", false),
+            ("http://127.0.0.1:", false),
+            ("127.0.0.1:9000", false),
+            ("http://", false),
+            ("http://a b", false),
+        ] {
+            let checked = check_endpoint("aws_endpoint", endpoint);
+            assert_eq!(checked.is_ok(), is_fine, "{endpoint}");
+        }
+        assert!(check_endpoint("region", "anything").is_ok());
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub struct SignedTicket {
     pub(super) header: Bytes,
 }
 
+/// A moment of which there are 16 million milliseconds (four and a half hours) until the day ends.
+const SOME_MORNING_MS: u64 = 1_000_000_000_000;
+
 /// Issues the tickets of one topic.
 #[derive(Debug, Clone)]
 pub struct Issuer {
@@ -81,14 +84,27 @@ impl Issuer {
         form: ObjectForm,
     ) -> SignedTicket {
         let digest = Digest::of(&record.to_be_bytes());
-        // The same moment for all, and as long as every moment until the year 2286.
+        // Of one day, as long as every moment until the year 2286, and each another: true ones differ in their last digits.
+        let [first, second, third, ..] = digest.0;
+        let spread_ms = u64::from(u32::from_be_bytes([0, first, second, third]));
         let now = UNIX_EPOCH
-            .checked_add(std::time::Duration::from_secs(1_000_000_000))
+            .checked_add(std::time::Duration::from_millis(
+                SOME_MORNING_MS.saturating_add(spread_ms),
+            ))
             .unwrap_or(UNIX_EPOCH);
         let place = self.place(&digest, form, now);
         // No object is larger than its value: one that is not smaller is not compressed.
         self.sign(&self.ticket(&place, digest, size, content_type, (form, size), now))
     }
+}
+
+/// Bytes of the ticket for a value of a size whose kind is not known, and of the header's value that signs it.
+pub fn ticket_bytes(issuer: &Issuer, form: ObjectForm, value_bytes: u64) -> (u64, u64) {
+    let length = TicketLength::of(issuer, form);
+    let ticket = length.value_bytes(value_bytes, &ContentType::default());
+    // The header's name and value, each behind a length of one byte.
+    let around = (MARK_HEADER.len() as u64).saturating_add(2);
+    (ticket, length.header_bytes.saturating_sub(around))
 }
 
 fn encoded_header(name: &[u8], value: &[u8]) -> Vec<u8> {

@@ -14,6 +14,7 @@ use crate::batch::{
 };
 use crate::codec::{DecodeError, Decoders, Encoding, End, Output};
 use crate::vocabulary::Codec;
+use crate::wire::Reader;
 
 /// Why a batch is not opened. The broker, or a consumer, gets it as it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,6 +152,17 @@ impl OpenBatch {
     /// The records, uncompressed.
     pub const fn records(&self) -> &Bytes {
         &self.records
+    }
+
+    /// The offset of one of its records.
+    pub fn offset(&self, parts: &RecordParts) -> Option<i64> {
+        let head = self.records.get(parts.head.clone())?;
+        // Attributes, and a VARLONG of up to ten bytes: the timestamp's delta.
+        let behind = head.get(1..)?;
+        let end = behind.iter().position(|byte| byte & 0x80 == 0)?;
+        let delta = behind.get(end.saturating_add(1)..)?;
+        let delta = Reader::new(delta).varint("offset_delta").ok()?;
+        Some(self.header.base_offset.saturating_add(delta.into()))
     }
 
     /// Each record's parts, as ranges of [`OpenBatch::records`]; with its index.

@@ -18,6 +18,9 @@ use crate::vocabulary::labelled;
 /// The most bytes of a name that is kept readable: what a Kafka topic's name has at most, and a file system takes.
 const MOST_NAME_BYTES: usize = 249;
 
+/// Where stores are tried: no encoded name is this.
+const TRIAL: &str = "=trial";
+
 labelled! {
     /// How objects below a topic's prefix are named.
     Layout {
@@ -80,6 +83,21 @@ impl Namespace {
         format!("{}/{}/", encoded(&self.cluster), encoded(topic))
     }
 
+    /// What all keys of the cluster begin with; ends with a slash.
+    pub fn root(&self) -> String {
+        format!("{}/", encoded(&self.cluster))
+    }
+
+    /// The key that an URI of this store names, whatever is there.
+    pub fn key_of<'a>(&self, uri: &'a str) -> Option<&'a str> {
+        uri.strip_prefix(&self.base)?.strip_prefix('/')
+    }
+
+    /// Whether a key is that of a [`Namespace::trial`].
+    pub fn is_trial(key: &str) -> bool {
+        key.split('/').nth(1) == Some(TRIAL)
+    }
+
     /// The place for a value written at `now`. The two forms of one value are two objects.
     pub fn place(
         &self,
@@ -96,6 +114,12 @@ impl Namespace {
             Layout::Content => format!("{prefix}{digest}{suffix}"),
             Layout::Event => format!("{prefix}{}{suffix}", Uuid::new_v4()),
         })
+    }
+
+    /// A place for trying the store, which no topic has.
+    pub fn trial(&self) -> Place {
+        let cluster = encoded(&self.cluster);
+        Place(format!("{cluster}/{TRIAL}/{}", Uuid::new_v4()))
     }
 
     /// What a ticket says of a place.

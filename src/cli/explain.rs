@@ -1,20 +1,24 @@
 //! `sizegate explain`: which limits a topic has, and who would refuse a record of given sizes.
 
+mod files;
 mod set;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
+use self::files::Content;
 use super::check::Output;
 use super::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, fail, fail_on_mistakes, print};
 use crate::cluster::{Cluster, Wanted};
 use crate::config::Config;
 use crate::explain::{Explanation, Facts, Question, explain};
 use crate::findings::{ClusterFacts, Commands, Comparison, TopicFacts};
+use crate::vocabulary::Codec;
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
@@ -25,6 +29,8 @@ Examples:
   sizegate explain orders --config sizegate.yaml --value-bytes 1880000 --compressed-bytes 513774
   sizegate explain orders --config f.yaml --value-bytes 2000000 --max-request-size 1000000
   sizegate explain orders --config f.yaml --value-bytes 1000000 --client librdkafka
+  sizegate explain orders --config sizegate.yaml --value-file order.json --compression zstd
+  sizegate explain orders --config sizegate.yaml --value-bytes 2000000 --client connect
   sizegate explain orders --config sizegate.yaml --set max.message.bytes=20971520
 
 Exit codes: 0 it passes (or only the limits were asked for), 1 someone refuses it, 2 the topic's
@@ -39,6 +45,15 @@ pub struct ExplainArgs {
     /// Bytes of the record's value; null if not given
     #[arg(long, value_name = "SIZE", value_parser = crate::config::any_size)]
     pub value_bytes: Option<u64>,
+    /// The record's value itself: its size, and with --compression what the codec makes of it
+    #[arg(long, value_name = "FILE", conflicts_with = "value_bytes")]
+    pub value_file: Option<PathBuf>,
+    /// The record's key itself
+    #[arg(long, value_name = "FILE", conflicts_with = "key_bytes")]
+    pub key_file: Option<PathBuf>,
+    /// Compress these files as the producer would; another library's encoder may differ by a few percent
+    #[arg(long, value_name = "CODEC", value_parser = PossibleValuesParser::new(codec_names()), conflicts_with = "compressed_bytes", requires = "value_file")]
+    pub compression: Option<String>,
     /// Bytes of the record's key; null if not given
     #[arg(long, value_name = "SIZE", value_parser = crate::config::any_size)]
     pub key_bytes: Option<u64>,
@@ -88,10 +103,15 @@ pub fn run(args: ExplainArgs) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let question = Question {
+    let content = match content(&args) {
+        Ok(content) => content,
+        Err(error) => return fail(is_json, USAGE, &error),
+    };
+    let size = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| bytes.len() as u64);
+    let mut question = Question {
         topic: args.topic,
-        value_bytes: args.value_bytes,
-        key_bytes: args.key_bytes,
+        value_bytes: args.value_bytes.or(size(&content.value)),
+        key_bytes: args.key_bytes.or(size(&content.key)),
         headers_bytes: args.headers_bytes,
         headers: args.headers,
         compressed_bytes: args.compressed_bytes,
@@ -103,6 +123,13 @@ pub fn run(args: ExplainArgs) -> ExitCode {
     };
     if let Err(error) = usable(&question) {
         return fail(is_json, USAGE, &error);
+    }
+    if let Some(codec) = args.compression.as_deref().and_then(Codec::from_label) {
+        let records = question.records.unwrap_or(1);
+        match files::compressed_bytes(&content, records, codec, question.library()) {
+            Ok(bytes) => question.compressed_bytes = bytes,
+            Err(error) => return fail(is_json, USAGE, &error),
+        }
     }
     let read = super::with_cluster(&config, async |cluster: &Cluster, commands: &Commands| {
         // The family's members and their limits are part of the response.
@@ -153,6 +180,18 @@ pub fn run(args: ExplainArgs) -> ExitCode {
         }
         Err(error) => fail(is_json, USAGE, &error),
     }
+}
+
+fn codec_names() -> Vec<&'static str> {
+    Codec::ALL.iter().map(|codec| codec.label()).collect()
+}
+
+fn content(args: &ExplainArgs) -> Result<Content, String> {
+    let read = |path: &Option<PathBuf>| path.as_deref().map(files::read).transpose();
+    Ok(Content {
+        key: read(&args.key_file)?,
+        value: read(&args.value_file)?,
+    })
 }
 
 /// What is wrong with a question, by the names of the flags. What says more of a record needs the record's sizes.

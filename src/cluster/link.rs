@@ -99,7 +99,8 @@ impl Link {
     /// Sends a request and waits for its response until `deadline`.
     ///
     /// Only APIs with a known shape of their responses ([`shape`]): SaslHandshake, SaslAuthenticate,
-    /// DescribeConfigs, IncrementalAlterConfigs, ListOffsets, InitProducerId, Produce. Error codes inside the response are
+    /// DescribeConfigs, IncrementalAlterConfigs, ListOffsets, InitProducerId, Produce,
+    /// CreateTopics, DeleteTopics. Error codes inside the response are
     /// the caller's to read.
     pub async fn call<R: Request>(
         &mut self,

@@ -173,6 +173,21 @@ impl Cluster {
     }
 }
 
+impl Cluster {
+    /// The cluster's own id, asked for now. Works without [`Cluster::run`].
+    ///
+    /// # Errors
+    /// No broker answers.
+    pub async fn read_cluster_id(&self) -> Result<Option<String>, CallError> {
+        let mut link = self.0.shared.open_any(deadline_in(OPEN_DEADLINE)).await?;
+        // No topics: the brokers and the cluster alone.
+        let request = MetadataRequest::default().with_topics(Some(Vec::new()));
+        let deadline = deadline_in(CALL_DEADLINE);
+        let metadata = link.metadata(&request, deadline).await?;
+        Ok(metadata.cluster_id().map(str::to_owned))
+    }
+}
+
 impl TopicReader {
     /// So many bytes are asked for at once, instead of 4 MiB.
     pub fn fetch_bytes(mut self, bytes: u32) -> Self {

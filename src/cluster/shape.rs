@@ -104,6 +104,38 @@ const SHAPES: &[Shape] = &[
             ),
         ],
     },
+    // From version 5 on there are tagged fields that kafka-protocol knows.
+    Shape {
+        api: ApiKey::CreateTopics,
+        versions: (4, 4),
+        first_flexible: 5,
+        fields: &[
+            field("throttle_time_ms", FieldType::Fixed(4)),
+            field(
+                "topics",
+                FieldType::Array(&[
+                    field("name", FieldType::Text),
+                    field("error_code", FieldType::Fixed(2)),
+                    field("error_message", FieldType::Text),
+                ]),
+            ),
+        ],
+    },
+    Shape {
+        api: ApiKey::DeleteTopics,
+        versions: (1, 3),
+        first_flexible: 4,
+        fields: &[
+            field("throttle_time_ms", FieldType::Fixed(4)),
+            field(
+                "responses",
+                FieldType::Array(&[
+                    field("name", FieldType::Text),
+                    field("error_code", FieldType::Fixed(2)),
+                ]),
+            ),
+        ],
+    },
     Shape {
         api: ApiKey::InitProducerId,
         versions: (0, 5),

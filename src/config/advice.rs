@@ -4,6 +4,9 @@ use super::{Advertise, BatchLimit, Config, Limits, SaslMechanism, size_text};
 use crate::batch::{BATCH_HEADER_BYTES, ESTIMATE_OVERHEAD_BYTES, estimate};
 use crate::vocabulary::{BATCHING_BYTES, Gate};
 
+/// Values below this are cheaper where they are.
+const WORTH_OFFLOADING_BYTES: u64 = 16 * 1024;
+
 impl Config {
     /// Advice on this configuration, one sentence or two each; usually none.
     pub fn advice(&self) -> Vec<String> {
@@ -12,6 +15,7 @@ impl Config {
         self.advise_on_password(&mut advice);
         self.advise_on_small_batches(&mut advice);
         self.advise_on_idle_limits(&mut advice);
+        self.advise_on_small_values(&mut advice);
         advice
     }
 
@@ -55,6 +59,22 @@ impl Config {
                 if !base.contains(&idle) {
                     advice.push(format!("rule `{}` has {idle}", rule.name));
                 }
+            }
+        }
+    }
+
+    /// A request to the store, a ticket of 300 bytes and a header cost more than a small value does.
+    fn advise_on_small_values(&self, advice: &mut Vec<String>) {
+        for rule in &self.rules {
+            let above = rule.offload.as_ref().map(|offload| offload.above_bytes);
+            if let Some(above) = above.filter(|above| *above < WORTH_OFFLOADING_BYTES) {
+                advice.push(format!(
+                    "rule `{}` offloads values above {}: below {} a request to the store costs more than the value does \
+                     in Kafka",
+                    rule.name,
+                    size_text(above),
+                    size_text(WORTH_OFFLOADING_BYTES)
+                ));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Clients;
-use crate::claim::{Layout, StoreUri};
+use crate::claim::{Key, KeyError, Keys, Layout, Store, StoreError, StoreUri};
 use crate::vocabulary::labelled;
 
 /// Where values go that are offloaded, and what becomes of tickets that cannot be redeemed.
@@ -24,6 +24,39 @@ pub struct ClaimCheck {
     pub grace: Duration,
     /// Where a record goes whose ticket cannot be redeemed.
     pub fallback: Fallback,
+}
+
+impl ClaimCheck {
+    /// Opens the store; sends nothing yet.
+    ///
+    /// # Errors
+    /// It cannot be one.
+    pub fn open_store(&self) -> Result<Store, StoreError> {
+        let options: Vec<(String, String)> = self
+            .store_options
+            .iter()
+            .map(|option| (option.key.clone(), option.value.clone()))
+            .collect();
+        Store::open(&self.store, &options)
+    }
+
+    /// What signs tickets.
+    ///
+    /// # Errors
+    /// There is no key, or one cannot sign.
+    pub fn signing_keys(&self) -> Result<Keys, KeyError> {
+        let keys: Result<Vec<Key>, _> = self
+            .keys
+            .iter()
+            .map(|key| Key::new(&key.id, key.secret.as_bytes()))
+            .collect();
+        keys.and_then(Keys::new)
+    }
+
+    /// The fallback topic of a topic.
+    pub fn fallback_of(&self, topic: &str) -> String {
+        self.fallback.topic.replace("{topic}", topic)
+    }
 }
 
 /// One of the store's own keys. Its value may be a secret and is never shown.

@@ -9,8 +9,8 @@ mod amounts;
 use std::path::PathBuf;
 
 pub(in crate::config) use addresses::{HostName, NodeIds, NodeName};
-pub(in crate::config) use amounts::{Count, Interval, OrNone, Ratio, Share, Size, time_text};
-pub(crate) use amounts::{any_size, duration, size, size_text};
+pub(in crate::config) use amounts::{Count, Interval, OrNone, Ratio, Share, Size};
+pub(crate) use amounts::{any_size, duration, size, size_text, time_text};
 
 use super::claim::{StoreFailure, Unredeemed};
 use super::{Compression, Decode, LogFormat, LogLevel, Mode, RecordKey, SaslMechanism};

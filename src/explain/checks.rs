@@ -82,13 +82,25 @@ pub(super) fn on_the_way(
     policy: &TopicPolicy,
     limits: &[GateLimit],
     record: &EstimatedRecord,
+    after: Option<(&Question, &EstimatedRecord)>,
 ) -> Vec<Check> {
     let mut checks = client(question, record);
-    checks.extend(
-        limits
-            .iter()
-            .filter_map(|limit| ours(question, limit, policy, record)),
-    );
+    for limit in limits {
+        let came = ours(question, limit, policy, record);
+        // With a ticket in the value's place every gate is asked again; only what came is compared with the frame's.
+        let goes = after
+            .filter(|_| limit.gate != Gate::Frame)
+            .and_then(|(question, record)| ours(question, limit, policy, record));
+        let is_over = |check: &Check| matches!(check.outcome, Outcome::Offloads | Outcome::Refuses);
+        match goes.filter(is_over) {
+            Some(over) => checks.push(Check {
+                outcome: Outcome::Refuses,
+                ..over
+            }),
+            None => checks.extend(came),
+        }
+    }
+    let (question, record) = after.unwrap_or((question, record));
     checks.extend(broker(question, ground, record));
     checks.push(consumer(record));
     checks
@@ -235,7 +247,7 @@ fn ours(
             match (outcome, policy.action) {
                 // The frame gate knows no topic's rule; in observe mode it passes what may be held.
                 (Outcome::Refuses, Action::Observe) => Outcome::Observes,
-                (Outcome::Refuses, Action::Offload) if gate.gate != Gate::Frame => {
+                (Outcome::Refuses, Action::Offload) if gate.gate.is_mended_by_a_ticket() => {
                     Outcome::Offloads
                 }
                 (outcome, _) => outcome,

@@ -155,7 +155,10 @@ pub(super) fn whole(explanation: &Explanation) -> String {
     limits(explanation, &mut text);
     if let Some(record) = &explanation.record {
         text.push('\n');
-        sizes(record, &mut text);
+        sizes("A record", record, &mut text);
+        if let Some(after) = &explanation.after_offload {
+            sizes("It travels as a ticket,", after, &mut text);
+        }
         text.push('\n');
         checks(explanation, &mut text);
         let _ = writeln!(text, "\n{}", explanation.verdict);
@@ -195,11 +198,11 @@ fn limits(explanation: &Explanation, text: &mut String) {
     text.push_str(&table(&rows));
 }
 
-fn sizes(record: &EstimatedRecord, text: &mut String) {
+fn sizes(what: &str, record: &EstimatedRecord, text: &mut String) {
     let part = |bytes: Option<u64>| bytes.map_or_else(|| "null".to_owned(), grouped);
     let _ = write!(
         text,
-        "A record with value {}, key {}, headers {}: estimate {}, record {} bytes; ",
+        "{what} with value {}, key {}, headers {}: estimate {}, record {} bytes; ",
         part(record.value_bytes),
         part(record.key_bytes),
         grouped(record.headers_bytes),

@@ -201,13 +201,17 @@ impl Triage<'_> {
             }
             _ => "",
         };
+        let framework = self.question.framework();
+        let place =
+            framework.map(|framework| format!(" {}.", framework.place_of(check.what.as_str())));
+        let place = place.unwrap_or_default();
         let memory = self.refusals(Party::Client).nth(1).map_or(
             "",
             |_| " Its buffer.memory, which is compared next, is too small as well.",
         );
         let text = format!(
             "“{}” are the producer's own words: nothing was sent, and neither sizegate nor the broker knows of it. Set {} to \
-             {} or more in this producer{others}.{memory} A dead-letter or Streams producer has a setting of its own.",
+             {} or more in this producer{others}.{place}{memory} A dead-letter or Streams producer has a setting of its own.",
             own_words(library, self.record, limit),
             check.what,
             grouped(size)

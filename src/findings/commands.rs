@@ -71,6 +71,24 @@ impl Commands {
         self.alter_topic(topic, &format!("--add-config compression.type={value}"))
     }
 
+    /// Creates a topic.
+    pub fn create_topic(&self, topic: &str, configs: &[(&str, &str)]) -> String {
+        let configs: Vec<String> = configs
+            .iter()
+            .map(|(key, value)| format!(" --config {key}={value}"))
+            .collect();
+        format!(
+            "kafka-topics.sh {} --create --topic {topic}{}",
+            self.to,
+            configs.concat()
+        )
+    }
+
+    /// Sets a topic's `cleanup.policy`.
+    pub fn set_cleanup(&self, topic: &str, value: &str) -> String {
+        self.alter_topic(topic, &format!("--add-config cleanup.policy={value}"))
+    }
+
     /// Sets the dynamic default of all brokers.
     pub fn set_brokers(&self, key: &str, value: u64) -> String {
         format!(

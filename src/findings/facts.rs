@@ -3,6 +3,7 @@
 //! Invariant: a setting's chain is never empty, and its first step is in force.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -142,6 +143,76 @@ pub struct TopicFacts {
     pub max_decompressed_message_bytes: Option<Setting<u64>>,
     /// `compression.type`
     pub compression_type: Option<Setting<CompressionType>>,
+    /// How long its records are kept.
+    pub kept: Kept,
+}
+
+/// How long a topic keeps its records. `None`: not readable, or nobody asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// `retention.ms`; −1 is for ever.
+    pub retention_ms: Option<Setting<i64>>,
+    /// `segment.ms`: a segment goes when its youngest record may.
+    pub segment_ms: Option<Setting<i64>>,
+    /// `cleanup.policy`
+    pub cleanup: Option<Setting<Cleanup>>,
+}
+
+/// What becomes of old records: any of the two, both, or (since Kafka 4.0) neither.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cleanup {
+    /// `delete`: what is older than `retention.ms` goes.
+    pub deletes: bool,
+    /// `compact`: of one key the last record stays.
+    pub compacts: bool,
+}
+
+impl Cleanup {
+    /// Reads the value of `cleanup.policy`.
+    pub fn read(value: &str) -> Option<Self> {
+        let mut cleanup = Self {
+            deletes: false,
+            compacts: false,
+        };
+        for word in value
+            .split(',')
+            .map(str::trim)
+            .filter(|word| !word.is_empty())
+        {
+            match word {
+                "delete" => cleanup.deletes = true,
+                "compact" => cleanup.compacts = true,
+                _ => return None,
+            }
+        }
+        Some(cleanup)
+    }
+}
+
+impl Kept {
+    /// How long a record may lie in the topic; `None`: that is not known.
+    pub fn longest(&self) -> Option<Stay> {
+        let cleanup = self.cleanup.as_ref()?.value();
+        let retention = self.retention_ms.as_ref()?.value();
+        if !cleanup.deletes {
+            return Some(Stay::ForEver);
+        }
+        let Ok(retention) = u64::try_from(retention) else {
+            return Some(Stay::ForEver);
+        };
+        let segment = self.segment_ms.as_ref()?.value();
+        let ms = retention.saturating_add(u64::try_from(segment).unwrap_or(0));
+        Some(Stay::AtMost(Duration::from_millis(ms)))
+    }
+}
+
+/// How long something may stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stay {
+    /// So long.
+    AtMost(Duration),
+    /// Without end.
+    ForEver,
 }
 
 impl TopicFacts {
@@ -154,6 +225,7 @@ impl TopicFacts {
             segment_bytes: None,
             max_decompressed_message_bytes: None,
             compression_type: None,
+            kept: Kept::default(),
         }
     }
 

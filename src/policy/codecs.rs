@@ -138,11 +138,7 @@ impl CodecRule {
             gain,
             remedy,
         } = refused;
-        let verb = match blame {
-            Blame::Sizegate => "refused",
-            Blame::Observed => "would refuse",
-            Blame::AlsoObserved => "would also refuse",
-        };
+        let verb = blame.verb();
         let codec = facts.codec.map_or("unknown", Codec::label);
         let topic = shortened(place.topic.to_string(), LONGEST_TOPIC);
         let mut text = format!("sizegate {verb} {topic}-{}: ", place.partition);

@@ -4,7 +4,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{BatchFacts, LIMITS, Library, Limit, MemberLimit, RecordAt, Size, Violation};
+use super::{
+    BatchFacts, Framework, LIMITS, Library, Limit, MemberLimit, RecordAt, Size, Violation,
+};
 use crate::batch::BATCH_HEADER_BYTES;
 use crate::text::first_bytes;
 use crate::text::grouped;
@@ -36,7 +38,28 @@ pub enum Blame {
     Observed,
     /// Likewise, and something else of the same batch was told of before.
     AlsoObserved,
+    /// This product would offload values, but only observes.
+    WouldOffload,
+    /// Likewise, and something else of the same batch was told of before.
+    AlsoWouldOffload,
 }
+
+impl Blame {
+    /// What it does.
+    pub(super) const fn verb(self) -> &'static str {
+        match self {
+            Self::Sizegate => "refused",
+            Self::Observed => "would refuse",
+            Self::AlsoObserved => "would also refuse",
+            Self::WouldOffload => "would offload",
+            Self::AlsoWouldOffload => "would also offload",
+        }
+    }
+}
+
+/// What ends the text where values would be offloaded.
+const WOULD_OFFLOAD: &str =
+    "Enforced, its large values go to the object store and tickets travel in their place.";
 
 /// One partition's refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +77,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Writes the text. `remedy`: a rule's own; `library`: what the client is, where it is known.
+    /// Writes the text. `remedy`: a rule's own; `library` and `framework`: what the client is, where it is known.
     pub fn new(
         id: String,
         blame: Blame,
@@ -62,15 +85,23 @@ impl Refusal {
         violation: Violation,
         facts: Option<BatchFacts>,
         remedy: Option<&str>,
-        library: Option<Library>,
+        (library, framework): (Option<Library>, Option<Framework>),
     ) -> Self {
         let facts = facts.map(BatchFacts::without_idle_bounds);
         let tail = tail(&id, &place, &violation, facts.as_ref());
         let sentence = sentence(blame, &place, &violation, facts.as_ref(), library);
-        let remedy = remedy.map_or_else(
-            || default_remedy(&violation, facts.as_ref(), library),
-            str::to_owned,
-        );
+        let remedy = match blame {
+            Blame::WouldOffload | Blame::AlsoWouldOffload => WOULD_OFFLOAD.to_owned(),
+            Blame::Sizegate | Blame::Observed | Blame::AlsoObserved => remedy.map_or_else(
+                || {
+                    placed(
+                        default_remedy(&violation, facts.as_ref(), library),
+                        framework,
+                    )
+                },
+                str::to_owned,
+            ),
+        };
         let room = LONGEST_TEXT.saturating_sub(tail.len()).saturating_sub(1);
         let text = format!("{} {tail}", shortened(format!("{sentence} {remedy}"), room));
         Self {
@@ -80,6 +111,14 @@ impl Refusal {
             facts,
             text,
         }
+    }
+}
+
+/// With a sentence on where the settings go that it names.
+fn placed(remedy: String, framework: Option<Framework>) -> String {
+    match framework.and_then(|framework| framework.places(&remedy)) {
+        Some(places) => format!("{remedy} {places}"),
+        None => remedy,
     }
 }
 
@@ -100,11 +139,7 @@ fn sentence(
     library: Option<Library>,
 ) -> String {
     let mut s = String::with_capacity(256);
-    let verb = match blame {
-        Blame::Sizegate => "refused",
-        Blame::Observed => "would refuse",
-        Blame::AlsoObserved => "would also refuse",
-    };
+    let verb = blame.verb();
     let topic = shortened(place.topic.to_string(), LONGEST_TOPIC);
     let _ = write!(s, "sizegate {verb} {topic}-{}: ", place.partition);
     let limit = &violation.limit;

@@ -10,7 +10,7 @@ use regex::RegexSet;
 use super::clients::{Client, ClientMatchers, ClientRules};
 use super::codecs::CodecRule;
 use super::{BatchFacts, Limit, Size, Violation};
-use crate::claim::{Key, Keys, Layout};
+use crate::claim::{Keys, Layout};
 use crate::config::{
     self, BatchLimit, ClaimCheck, Config, Decode, InsideLimit, Limits, Mode, Redeem, Rule,
     StoreFailure, TopicPattern, Unredeemed,
@@ -43,6 +43,9 @@ pub struct Policy {
     claims: Option<Arc<ClaimRules>>,
 }
 
+/// The oldest object that a new ticket is given for.
+const RENEW_AFTER: Duration = Duration::from_secs(86_400);
+
 /// What all rules that offload have in common.
 #[derive(Debug)]
 pub struct ClaimRules {
@@ -50,8 +53,11 @@ pub struct ClaimRules {
     pub keys: Arc<Keys>,
     /// How objects are named.
     pub layout: Layout,
-    /// An object above this age is written again for a new ticket: half of how long the store keeps it.
+    /// An object above this age is written again for a new ticket: a day, which a sound retention leaves over
+    /// ([`Need`](crate::claim::Need)), as it does for the layout by days.
     pub renew_after: Duration,
+    /// How long an object is kept at least.
+    retention: Duration,
     /// How long a missing object may still turn up.
     pub grace: Duration,
     /// What becomes of a ticket whose object is missing.
@@ -66,20 +72,14 @@ pub struct ClaimRules {
 
 impl ClaimRules {
     fn compile(claim: &ClaimCheck) -> Result<Self, String> {
-        let keys: Result<Vec<Key>, _> = claim
-            .keys
-            .iter()
-            .map(|key| Key::new(&key.id, key.secret.as_bytes()))
-            .collect();
-        let keys = keys
-            .and_then(Keys::new)
-            .map_err(|error| error.to_string())?;
+        let keys = claim.signing_keys().map_err(|error| error.to_string())?;
         let fallback = claim.fallback.topic.as_str();
         let (before, behind) = fallback.split_once("{topic}").unwrap_or((fallback, ""));
         Ok(Self {
             keys: Arc::new(keys),
             layout: claim.layout,
-            renew_after: claim.retention.checked_div(2).unwrap_or(claim.retention),
+            renew_after: RENEW_AFTER.min(claim.retention.checked_div(2).unwrap_or_default()),
+            retention: claim.retention,
             grace: claim.grace,
             on_missing: claim.fallback.on_missing,
             on_corrupt: claim.fallback.on_corrupt,
@@ -95,8 +95,12 @@ impl ClaimRules {
 
     /// Kafka's own topics and those for lost tickets: nobody there knows what to do with a ticket, or it is one already.
     fn leaves(&self, topic: &str) -> bool {
+        topic.starts_with("__") || self.is_fallback(topic)
+    }
+
+    fn is_fallback(&self, topic: &str) -> bool {
         let (before, behind) = &self.fallback;
-        topic.starts_with("__") || (topic.starts_with(before) && topic.ends_with(behind))
+        topic.starts_with(before) && topic.ends_with(behind)
     }
 }
 
@@ -107,6 +111,8 @@ pub struct Offloading {
     pub above_bytes: u64,
     /// When the store is down.
     pub on_store_failure: StoreFailure,
+    /// The rule that says so.
+    pub rule: Arc<str>,
     /// The rest.
     pub claims: Arc<ClaimRules>,
 }
@@ -116,8 +122,8 @@ pub struct Offloading {
 pub struct TopicPolicy {
     /// What happens above a limit; `observe` where the mode says so.
     pub action: Action,
-    /// There if, and only if, values are offloaded: the action is [`Action::Offload`], and the topic is none that is left
-    /// alone.
+    /// There if, and only if, values are offloaded, or would be: the rule's action is [`Action::Offload`], and the topic is
+    /// none that is left alone. Where [`TopicPolicy::action`] is to observe, nothing is offloaded.
     pub offload: Option<Offloading>,
     /// There if its tickets are redeemed for the client. Not a matter of the mode: tickets that are there stay.
     pub redeem: Option<Arc<ClaimRules>>,
@@ -286,7 +292,8 @@ impl Policy {
 
     /// What requests set configs to is looked at.
     pub fn governs_configs(&self) -> bool {
-        self.names_families() || self.rules.iter().any(|rule| rule.topic_config.is_some())
+        let governs = |rule: &Rule| rule.topic_config.is_some() || rule.offload.is_some();
+        self.names_families() || self.rules.iter().any(governs)
     }
 
     /// Nothing is refused whatever a rule says.
@@ -402,7 +409,7 @@ impl Policy {
         };
         TopicPolicy {
             action,
-            offload: self.offloading(topic, rule.filter(|_| !self.observes())),
+            offload: self.offloading(topic, rule),
             redeem: self.redeeming(topic, client),
             error_code: rule.map_or(ErrorCode::Auto, |rule| rule.error_code),
             remedy: rule.and_then(|rule| rule.remedy.as_deref()).map(Arc::from),
@@ -421,12 +428,52 @@ impl Policy {
 }
 
 impl Policy {
+    /// What the rule that may offload a topic's values says of it, whoever it is for and in whatever mode; `None`:
+    /// no rule does, or the topic is left alone.
+    pub fn may_offload(&self, topic: &str) -> Option<&crate::config::Offload> {
+        self.offloading_rule(topic)?.offload.as_ref()
+    }
+
+    fn offloading_rule(&self, topic: &str) -> Option<&Rule> {
+        self.claims
+            .as_ref()
+            .filter(|claims| !claims.leaves(topic))?;
+        let mut matching = self.matching(topic);
+        matching.sort_unstable();
+        let mut rules = matching.into_iter().filter_map(|at| self.rules.get(at));
+        rules.find(|rule| rule.offload.is_some())
+    }
+
+    /// The rule whose tickets a topic may hold: it is offloaded itself, a fallback topic, or a retry or dead-letter topic
+    /// whose writer may have been given tickets. With how long objects are kept.
+    pub fn holds_tickets(&self, topic: &str) -> Option<(&Rule, Duration)> {
+        let claims = self.claims.as_ref()?;
+        let own = self.offloading_rule(topic);
+        let of_fallback = || {
+            let is_fallback = claims.is_fallback(topic);
+            let mut rules = self.rules.iter().filter(|_| is_fallback);
+            rules.find(|rule| rule.offload.is_some())
+        };
+        let of_family = || {
+            let mut mains = self.families().of_member(topic);
+            mains.find_map(|family| {
+                let rule = self.offloading_rule(&family.main)?;
+                let gives_all = rule.offload.as_ref()?.redeem == Redeem::All;
+                (!gives_all).then_some(rule)
+            })
+        };
+        let rule = own.or_else(of_fallback).or_else(of_family)?;
+        Some((rule, claims.retention))
+    }
+
     fn offloading(&self, topic: &str, rule: Option<&Rule>) -> Option<Offloading> {
-        let offload = rule?.offload.as_ref()?;
+        let rule = rule?;
+        let offload = rule.offload.as_ref()?;
         let claims = self.claims.as_ref()?;
         (!claims.leaves(topic)).then(|| Offloading {
             above_bytes: offload.above_bytes,
             on_store_failure: offload.on_store_failure,
+            rule: rule.name.as_str().into(),
             claims: Arc::clone(claims),
         })
     }
@@ -508,13 +555,14 @@ impl TopicPolicy {
 
     /// A value above the threshold, where no limit is set for values: no violation in the end, but reason to offload.
     pub fn above_threshold(&self, over: &Over) -> Option<Violation> {
-        self.offload.as_ref().filter(|_| over.gate == Gate::Value)?;
+        let offload = self.offload.as_ref();
+        let offload = offload.filter(|_| over.gate == Gate::Value)?;
         Some(Violation {
             limit: Limit {
                 gate: over.gate,
                 value: over.limit_bytes,
                 source: Source::Rule,
-                name: None,
+                name: Some(Arc::clone(&offload.rule)),
                 headroom_bytes: 0,
                 member_limit: None,
             },

@@ -317,11 +317,7 @@ pub(super) struct Fields<'a> {
 
 /// `sizegate refused the configs of orders: `
 pub(super) fn opening(blame: Blame, change: &Change) -> String {
-    let verb = match blame {
-        Blame::Sizegate => "refused",
-        Blame::Observed => "would refuse",
-        Blame::AlsoObserved => "would also refuse",
-    };
+    let verb = blame.verb();
     let whose = match (change.is_broker, change.manner, &*change.name) {
         (true, _, "") => "the configs of all brokers".to_owned(),
         (true, _, id) => format!("the configs of broker {}", shortened(id.to_owned(), 20)),

@@ -9,7 +9,7 @@ use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::fallback::Fallbacks;
-use crate::claim::{Handle, Namespace, Service, Store};
+use crate::claim::{Handle, Namespace, Service};
 use crate::cluster::Cluster;
 use crate::config::ClaimCheck;
 use crate::telemetry::Metrics;
@@ -51,12 +51,7 @@ impl Claims {
         metrics: &Metrics,
         cluster: &Cluster,
     ) -> Result<Self, NoStore> {
-        let options: Vec<(String, String)> = config
-            .store_options
-            .iter()
-            .map(|option| (option.key.clone(), option.value.clone()))
-            .collect();
-        let store = Store::open(&config.store, &options).map_err(|error| NoStore(error.0))?;
+        let store = config.open_store().map_err(|error| NoStore(error.0))?;
         let values_bytes = budget_bytes / VALUES;
         let service = Service::start(store, Arc::clone(metrics.claims()), values_bytes)
             .map_err(|error| NoStore(error.to_string()))?;

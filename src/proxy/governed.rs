@@ -11,8 +11,9 @@ use super::{ClientInfo, Shared};
 use crate::cluster::Wanted;
 use crate::config::{Rule, TopicConfig};
 use crate::count::Count as _;
-use crate::findings::{self, ClusterFacts, Commands, TopicFacts};
+use crate::findings::{self, ClusterFacts, Commands, Setting, TopicFacts};
 use crate::policy::families::opening;
+use crate::policy::lifetime::{self, Life, LifeKey, Overrides};
 use crate::policy::topic_config::{self, Breach, Known, Op};
 use crate::policy::{Blame, Change, ClientRules, GovernedKey, Manner, Policy, Refusal};
 use crate::telemetry;
@@ -181,6 +182,7 @@ pub fn decide(
         client: &rules,
         facts,
         changes: changes(layout, frame),
+        lives: lives(layout, frame),
     };
     if let Some(wish) = case.wish() {
         return Look::Wish(wish);
@@ -219,6 +221,8 @@ struct Case<'a> {
     facts: Option<&'a Facts>,
     /// By entry; `None`: of a kind or a name that nobody governs.
     changes: Vec<Option<Change>>,
+    /// By entry: what it does to how long records are kept.
+    lives: Vec<Vec<(LifeKey, Op)>>,
 }
 
 /// What was found, by entry.
@@ -269,7 +273,9 @@ impl<'a> Case<'a> {
                         || (change.manner == Manner::Create && breaks())
                 })
         };
-        let needed = self.all().any(|(_, change)| needs(change));
+        let needed = self
+            .all()
+            .any(|(at, change)| needs(change) || self.tickets_of(at, change).is_some());
         needed.then(|| self.wished(0))
     }
 
@@ -306,6 +312,9 @@ impl<'a> Case<'a> {
             }
         }
         if self.opened(&mut found) {
+            is_governed = Some(Governed);
+        }
+        if self.outlived(&mut found) {
             is_governed = Some(Governed);
         }
         (found, is_governed)
@@ -394,6 +403,53 @@ impl<'a> Case<'a> {
             }
         }
         true
+    }
+
+    /// The rule whose tickets an entry's topic may hold, where the entry says how long it keeps records.
+    fn tickets_of(&self, at: usize, change: &Change) -> Option<(&Rule, Duration)> {
+        let says = self.lives.get(at).is_some_and(|ops| !ops.is_empty())
+            || (change.manner == Manner::Replace && !change.is_broker);
+        let policy = self.facts.map_or(self.policy, |facts| &facts.policy);
+        policy
+            .holds_tickets(&change.name)
+            .filter(|_| says && !change.is_broker)
+    }
+
+    /// Adds what would keep tickets for longer than their objects. True if tickets are concerned at all.
+    fn outlived(&self, found: &mut ByEntry) -> bool {
+        let mut is_concerned = false;
+        for (at, change) in self.all() {
+            let Some((rule, kept)) = self.tickets_of(at, change) else {
+                continue;
+            };
+            is_concerned = true;
+            let is_refused = |found: &Found| found.action != Action::Observe;
+            let topic = self.topic(&change.name);
+            // What is not known is not judged, and a topic that is there is not created.
+            if found.get(&at).is_some_and(is_refused)
+                || (change.manner == Manner::Create) == topic.is_some()
+            {
+                continue;
+            }
+            let (before, overrides) = topic.map_or_else(Default::default, life);
+            let ops = self.lives.get(at).map(Vec::as_slice).unwrap_or_default();
+            let after = before.after(change.manner, overrides, ops);
+            let Some(need) = lifetime::outlives(topic.map(|_| &before), &after, kept) else {
+                continue;
+            };
+            let action = self.action(Action::Reject);
+            let id = self.shared.next_refusal_id();
+            let refusal = lifetime::refusal(id, blame(action), change, ops, &need, &rule.name);
+            if let Some(refusal) = refusal {
+                let found = found.entry(at);
+                found.or_insert(Found {
+                    refusal,
+                    is_read: true,
+                    action,
+                });
+            }
+        }
+        is_concerned
     }
 
     /// What is known of an entry's configs; `None`: nothing was read.
@@ -549,6 +605,7 @@ fn op(key: Key, operation: &Operation, frame: &[u8]) -> Option<(GovernedKey, Op)
         Key::MaxMessageBytes => GovernedKey::MaxMessageBytes,
         Key::SegmentBytes | Key::InternalSegmentBytes => GovernedKey::SegmentBytes,
         Key::CompressionType => GovernedKey::CompressionType,
+        Key::RetentionMs | Key::SegmentMs | Key::CleanupPolicy => return None,
     };
     let op = match operation {
         Operation::Set(range) => {
@@ -559,4 +616,51 @@ fn op(key: Key, operation: &Operation, frame: &[u8]) -> Option<(GovernedKey, Op)
         Operation::Other => return None,
     };
     Some((governed, op))
+}
+
+/// What each entry of a request does to how long records are kept.
+fn lives(layout: &Layout, frame: &[u8]) -> Vec<Vec<(LifeKey, Op)>> {
+    let of_one = |(key, operation): &(Key, Operation)| {
+        let key = match key {
+            Key::RetentionMs => LifeKey::RetentionMs,
+            Key::SegmentMs => LifeKey::SegmentMs,
+            Key::CleanupPolicy => LifeKey::CleanupPolicy,
+            _ => return None,
+        };
+        let op = match operation {
+            Operation::Set(range) => {
+                Op::Set(String::from_utf8_lossy(frame.get(range.clone())?).into_owned())
+            }
+            Operation::Delete => Op::Delete,
+            Operation::Other => return None,
+        };
+        Some((key, op))
+    };
+    let of = |resource: &Resource| {
+        layout
+            .configs_of(resource)
+            .iter()
+            .filter_map(of_one)
+            .collect()
+    };
+    layout.resources.iter().map(of).collect()
+}
+
+/// How long a topic keeps records, and which of that is its own word.
+fn life(facts: &TopicFacts) -> (Life, Overrides) {
+    let kept = &facts.kept;
+    let life = Life {
+        retention_ms: kept.retention_ms.as_ref().map(Setting::value),
+        segment_ms: kept.segment_ms.as_ref().map(Setting::value),
+        cleanup: kept
+            .cleanup
+            .as_ref()
+            .map(|cleanup| (cleanup.value().deletes, cleanup.value().compacts)),
+    };
+    let overrides = Overrides {
+        retention_ms: kept.retention_ms.as_ref().is_some_and(Setting::is_override),
+        segment_ms: kept.segment_ms.as_ref().is_some_and(Setting::is_override),
+        cleanup: kept.cleanup.as_ref().is_some_and(Setting::is_override),
+    };
+    (life, overrides)
 }

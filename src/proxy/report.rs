@@ -10,8 +10,8 @@ use super::{ClientInfo, Shared};
 use crate::count::Count as _;
 use crate::error_code::INVALID_RECORD;
 use crate::policy::{
-    BatchFacts, Blame, Client, ClientRules, Library, Place, Policy, Refusal, Size, Suspect,
-    Violation,
+    BatchFacts, Blame, Client, ClientRules, Framework, Library, Place, Policy, Refusal, Size,
+    Suspect, Violation,
 };
 use crate::telemetry::{
     BrokerRefusal, FetchSetting, Lingering, OVERSIZED_NOTE, OversizedFetch, Peer, RefusalRecord,
@@ -46,7 +46,7 @@ impl Shared {
             violation,
             Some(facts),
             topic.policy.remedy.as_deref().or(to_compress.as_deref()),
-            client.library(),
+            (client.library(), client.framework()),
         )
     }
 
@@ -285,6 +285,11 @@ impl ClientInfo {
         let software = self.software.as_ref();
         let software = software.map(|software| (&*software.name, &*software.version));
         Library::of(software, self.client_id.as_deref())
+    }
+
+    /// What configures its producer, where its client id tells.
+    pub(super) fn framework(&self) -> Option<Framework> {
+        Framework::of(self.client_id_text())
     }
 
     /// A response as this client can bear it: to some a text does harm.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::config::{ClientTls, Config, ServerTls};
+use crate::net::expires_at;
 use crate::proxy::Shared;
 
 /// What the files held: keys are not kept, only their digest.
@@ -59,13 +60,44 @@ impl Certificates {
         let cluster = shared.connector.reload(&config.cluster);
         shared.metrics.reloaded(listener.is_ok() && cluster.is_ok());
         match listener.and(cluster) {
-            Ok(()) => tracing::info!("certificates reloaded, for connections from now on"),
+            Ok(()) => {
+                shared.certificates.store(Arc::new(expiries(config)));
+                tracing::info!("certificates reloaded, for connections from now on");
+            }
             Err(error) => tracing::error!(
                 %error,
                 "the changed certificates cannot be used; those read before stay in force"
             ),
         }
     }
+}
+
+/// When the first certificate of each file ends. One that cannot be read has been told of elsewhere.
+pub(super) fn expiries(config: &Config) -> Vec<(&'static str, u64)> {
+    let of = |(key, file)| Some((key, expires_at(file)?));
+    certificate_files(config)
+        .into_iter()
+        .filter_map(of)
+        .collect()
+}
+
+fn certificate_files(config: &Config) -> Vec<(&'static str, &Path)> {
+    let mut files = Vec::new();
+    if let Some(tls) = &config.listener.tls {
+        files.push(("listener.tls.cert_file", tls.identity.cert_file.as_path()));
+        let client_ca = tls.client_ca_file.as_deref();
+        files.extend(client_ca.map(|file| ("listener.tls.client_ca_file", file)));
+    }
+    if let Some(tls) = &config.cluster.tls {
+        files.extend(
+            tls.ca_file
+                .as_deref()
+                .map(|file| ("cluster.tls.ca_file", file)),
+        );
+        let own = tls.identity.as_ref();
+        files.extend(own.map(|own| ("cluster.tls.cert_file", own.cert_file.as_path())));
+    }
+    files
 }
 
 async fn content(config: &Config) -> Content {

@@ -1,11 +1,13 @@
 //! Shows a running proxy's state: to the admin server, and to Prometheus at each scrape.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio_util::sync::CancellationToken;
 
+use super::instance;
 use crate::admin::{
     AdminState, ControlPlaneView, LimitView, Readiness, ReloadView, StatusView, TopicView,
 };
@@ -93,6 +95,7 @@ impl Shared {
         let cluster = self.cluster.status();
         StatusView {
             version: env!("CARGO_PKG_VERSION"),
+            instance: instance(config),
             mode: config.mode.label(),
             near_limit: config.near_limit,
             why_not_ready: ready.why_not,
@@ -196,6 +199,15 @@ impl Known for Shared {
         status.is_up && status.missing_rights.is_none()
     }
 
+    fn is_ready(&self) -> bool {
+        let is_draining = self.is_draining.load(Ordering::Relaxed);
+        self.readiness(is_draining).is_ready()
+    }
+
+    fn certificates(&self) -> Vec<(&'static str, u64)> {
+        self.certificates.load().to_vec()
+    }
+
     fn limits_age(&self) -> Option<Duration> {
         self.cluster.status().refresh_age
     }
@@ -208,6 +220,14 @@ impl Known for Shared {
         outside
             .chain(own.map(|node| (node.node_id, "own_address")))
             .collect()
+    }
+}
+
+impl Shared {
+    /// The limits in force on a topic, each with its source.
+    pub fn limits_in_force(&self, topic: &str, known: Option<&Arc<Topic>>) -> Vec<Limit> {
+        let policy = self.policy.load().for_topic(topic);
+        in_force(&self.cluster, &policy, known.map(|known| &**known))
     }
 }
 

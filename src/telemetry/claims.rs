@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+
 use super::counters::{Counter, TimeHistogram};
 use super::text::{Family, Spec};
 use super::topic::OTHER;
@@ -133,6 +135,43 @@ impl ClaimCounts {
     }
 }
 
+/// The claim check since the start of the process.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ClaimsView {
+    /// By name.
+    pub topics: Vec<ClaimTopicView>,
+    /// By operation.
+    pub store: Vec<StoreView>,
+}
+
+/// One topic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClaimTopicView {
+    /// Its name.
+    pub topic: String,
+    /// Records whose value went to the store.
+    pub offloaded_records: u64,
+    /// Bytes that are not in the log for it.
+    pub offloaded_bytes: u64,
+    /// Records that came back.
+    pub redeemed_records: u64,
+    /// Bytes of their values.
+    pub redeemed_bytes: u64,
+    /// Tickets that were none of ours.
+    pub forged: u64,
+}
+
+/// One kind of request to the store.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StoreView {
+    /// What was asked.
+    pub operation: &'static str,
+    /// What came of it; those that came at all.
+    pub outcomes: BTreeMap<&'static str, u64>,
+    /// How long it took, retries included.
+    pub mean_seconds: f64,
+}
+
 /// All of the claim check's counters.
 #[derive(Debug)]
 pub struct ClaimMetrics {
@@ -256,6 +295,43 @@ impl ClaimMetrics {
             count_at(&OUTCOMES, outcomes, outcome);
             seconds.observe(took);
         }
+    }
+
+    /// What `/api/v1/claims` says: topics by name, and the store's operations.
+    pub fn view(&self) -> ClaimsView {
+        let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut topics: Vec<ClaimTopicView> = topics
+            .iter()
+            .map(|(name, counts)| ClaimTopicView {
+                topic: name.to_string(),
+                offloaded_records: counts.offloaded_records.get(),
+                offloaded_bytes: counts.offloaded_bytes.get(),
+                redeemed_records: counts.redeemed_records.get(),
+                redeemed_bytes: counts.redeemed_bytes.get(),
+                forged: counts.forged.get(),
+            })
+            .collect();
+        topics.sort_by(|a, b| a.topic.cmp(&b.topic));
+        let mut store = Vec::new();
+        for ((operation, outcomes), seconds) in
+            OPERATIONS.iter().zip(&self.requests).zip(&self.seconds)
+        {
+            let outcomes: BTreeMap<&str, u64> = OUTCOMES
+                .iter()
+                .zip(outcomes)
+                .map(|(outcome, counter)| (*outcome, counter.get()))
+                .filter(|(_, count)| *count > 0)
+                .collect();
+            if !outcomes.is_empty() {
+                let snapshot = seconds.snapshot();
+                store.push(StoreView {
+                    operation,
+                    outcomes,
+                    mean_seconds: snapshot.sum / snapshot.count.max(1) as f64,
+                });
+            }
+        }
+        ClaimsView { topics, store }
     }
 
     /// Every family that has a sample, in Prometheus' text format.

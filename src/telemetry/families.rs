@@ -142,6 +142,16 @@ const CONTROL_PLANE_UP: Spec = (
     "1 while topics and limits can be read from the cluster, 0 while they cannot.",
     &[],
 );
+const READY: Spec = (
+    "ready",
+    "1 while clients can be served as the configuration says (/readyz says why not), else 0.",
+    &[],
+);
+const CERTIFICATE_EXPIRES: Spec = (
+    "certificate_expires_timestamp_seconds",
+    "When the first certificate of a file in force ends, in seconds since 1970, by the key that names the file.",
+    &["key"],
+);
 const LIMITS_AGE: Spec = (
     "limits_age_seconds",
     "Time since topic and broker limits were last read from the cluster; absent until the first time.",
@@ -182,6 +192,16 @@ pub trait Known: Send + Sync {
 
     /// Time since topics and limits were read; `None` before the first time.
     fn limits_age(&self) -> Option<Duration>;
+
+    /// Clients can be served as the configuration says.
+    fn is_ready(&self) -> bool {
+        self.is_control_plane_up()
+    }
+
+    /// Keys that name files of certificates, and when the first in each ends, in seconds since 1970.
+    fn certificates(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 
     /// The brokers that clients cannot be sent to, and why, in a word of a fixed set.
     fn unusable_brokers(&self) -> Vec<(i32, &'static str)> {
@@ -411,7 +431,13 @@ fn known_elsewhere(known: &dyn Known, topics: &[Arc<TopicMetrics>]) -> Vec<Famil
     if let Some(since) = known.limits_age() {
         age.gauge(&[], since.as_secs_f64());
     }
-    [limits, up, age, unusable].into()
+    let mut ready = Family::gauges(READY);
+    ready.gauge(&[], f64::from(known.is_ready()));
+    let mut certificates = Family::gauges(CERTIFICATE_EXPIRES);
+    for (key, seconds) in known.certificates() {
+        certificates.gauge(&[key], seconds as f64);
+    }
+    [limits, up, ready, age, unusable, certificates].into()
 }
 
 /// Of at most so many members: anybody who may create topics can make families.

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use serde::{Serialize, Serializer};
 
+use super::recent::{Recent, RecentGroup};
 use crate::text::as_rfc3339;
 use crate::text::first_bytes;
 use crate::vocabulary::{Action, Codec, Gate, Source};
@@ -220,10 +221,11 @@ pub struct RefusalQuery {
     pub limit: Option<usize>,
 }
 
-/// The last 1,000 refusals.
+/// The last 1,000 refusals, and the last hour's by group.
 #[derive(Debug, Default)]
 pub struct Refusals {
     ring: Mutex<VecDeque<Refused>>,
+    recent: Recent,
 }
 
 impl Refusals {
@@ -253,7 +255,13 @@ impl Refusals {
         self.keep(Refused::Broker(Arc::new(refusal)));
     }
 
+    /// The last hour by topic, gate and client.
+    pub fn recent(&self) -> Vec<RecentGroup> {
+        self.recent.groups(SystemTime::now())
+    }
+
     fn keep(&self, refused: Refused) {
+        self.recent.add(&refused);
         let mut ring = self.lock();
         if ring.len() >= KEPT {
             ring.pop_front();

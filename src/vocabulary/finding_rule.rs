@@ -45,5 +45,11 @@ labelled! {
         InternalTopic = "internal_topic",
         /// A topic has a config that its rule lets nobody set.
         TopicConfigBroken = "topic_config_broken",
+        /// A topic that holds tickets keeps them for longer than the store keeps their objects.
+        ClaimRetentionShort = "claim_retention_short",
+        /// A topic that holds tickets is compacted.
+        ClaimCompacted = "claim_compacted",
+        /// A retry or dead-letter topic of a topic that is offloaded and redeemed is not offloaded.
+        ClaimMemberInline = "claim_member_inline",
     }
 }

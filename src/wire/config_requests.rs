@@ -67,6 +67,12 @@ pub enum Key {
     InternalSegmentBytes,
     /// `compression.type`
     CompressionType,
+    /// `retention.ms` of a topic.
+    RetentionMs,
+    /// `segment.ms` of a topic.
+    SegmentMs,
+    /// `cleanup.policy` of a topic.
+    CleanupPolicy,
 }
 
 impl Key {
@@ -80,6 +86,9 @@ impl Key {
             }
             (RESOURCE_TOPIC, b"internal.segment.bytes") => Some(Self::InternalSegmentBytes),
             (RESOURCE_TOPIC | RESOURCE_BROKER, b"compression.type") => Some(Self::CompressionType),
+            (RESOURCE_TOPIC, b"retention.ms") => Some(Self::RetentionMs),
+            (RESOURCE_TOPIC, b"segment.ms") => Some(Self::SegmentMs),
+            (RESOURCE_TOPIC, b"cleanup.policy") => Some(Self::CleanupPolicy),
             _ => None,
         }
     }

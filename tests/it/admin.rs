@@ -51,6 +51,7 @@ fn view(topic: &str) -> TopicView {
 fn status() -> StatusView {
     StatusView {
         version: "0.0.0",
+        instance: "pod-1:9644".into(),
         mode: "enforce",
         near_limit: 0.8,
         why_not_ready: Vec::new(),
@@ -187,8 +188,10 @@ impl Server {
     }
 
     async fn request(&self, method: &str, path: &str) -> Response {
-        self.send(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
-            .await
+        self.send(&format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        ))
+        .await
     }
 
     async fn send(&self, request: &str) -> Response {
@@ -260,7 +263,7 @@ async fn others_are_served_while_a_question_is_explained() {
     .await;
     let body = r#"{"topic": "orders"}"#;
     let question = format!(
-        "POST /api/v1/explain HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /api/v1/explain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     let meanwhile = async {
@@ -272,7 +275,7 @@ async fn others_are_served_while_a_question_is_explained() {
     assert_eq!((explained.status, other), (400, 200), "{explained:?}");
 }
 
-const PATHS: [&str; 16] = [
+const PATHS: [&str; 17] = [
     "/",
     "/page/main.js",
     "/page/page.css",
@@ -287,6 +290,7 @@ const PATHS: [&str; 16] = [
     "/api/v1/families",
     "/api/v1/lingering",
     "/api/v1/fetch",
+    "/api/v1/claims",
     "/api/v1/config",
     "/nothing-here",
 ];
@@ -689,7 +693,7 @@ async fn peers_that_do_not_read_their_responses_delay_no_health_check() {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
         let mut stream = socket.connect(server.address).await.unwrap();
-        let request = b"GET /api/v1/config HTTP/1.1\r\nHost: x\r\n\r\n";
+        let request = b"GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n";
         stream.write_all(request).await.unwrap();
         // Its response has begun: it has its place.
         stream.read_exact(&mut [0; 12]).await.unwrap();
@@ -743,7 +747,7 @@ async fn shutdown_answers_what_is_in_flight_and_takes_nothing_new() {
     let server = Server::start_at(address, state).await;
     let mut stream = server.connect().await;
     stream
-        .write_all(b"GET /api/v1/topics HTTP/1.1\r\nHost: x\r\n\r\n")
+        .write_all(b"GET /api/v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .await
         .unwrap();
     begun.recv().await.unwrap();
@@ -792,7 +796,7 @@ async fn bytes_of(server: &Server, request: &str) -> (String, Vec<u8>) {
 #[tokio::test]
 async fn metrics_are_compressed_for_who_takes_gzip_and_describe_the_process() {
     let server = Server::ready().await;
-    let plain = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    let plain = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let (head, body) = bytes_of(&server, plain).await;
     assert!(!head.contains("content-encoding"), "{head}");
     let text = String::from_utf8(body).unwrap();
@@ -803,7 +807,8 @@ async fn metrics_are_compressed_for_who_takes_gzip_and_describe_the_process() {
     ] {
         assert!(text.contains(name), "{name}: {text}");
     }
-    let packed = "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: deflate, gzip;q=0.8\r\n\r\n";
+    let packed =
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: deflate, gzip;q=0.8\r\n\r\n";
     let (head, body) = bytes_of(&server, packed).await;
     assert!(head.contains("content-encoding: gzip"), "{head}");
     let mut unpacked = String::new();
@@ -840,4 +845,47 @@ async fn what_is_not_there_is_answered_as_json_to_programs_and_as_text_to_people
         "{}",
         response.body
     );
+}
+
+/// A web page whose name was made to point at this machine (DNS rebinding) is not answered.
+#[test]
+fn on_loopback_only_this_machines_names_are_answered_to() {
+    use std::io::{Read, Write};
+    let kafka = crate::support::Kafka::shared("4.4.0");
+    let sizegate = crate::support::Sizegate::start(kafka, "");
+    let ask = |path: &str, host: Option<&str>| {
+        let mut stream = std::net::TcpStream::connect(sizegate.admin()).unwrap();
+        let host = host
+            .map(|host| format!("Host: {host}\r\n"))
+            .unwrap_or_default();
+        let version = if host.is_empty() { "1.0" } else { "1.1" };
+        write!(stream, "GET {path} HTTP/{version}\r\n{host}\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+    };
+    for host in [
+        "localhost",
+        "LOCALHOST:9644",
+        "sizegate.localhost",
+        "127.0.0.1:9644",
+        "[::1]:9644",
+        "192.168.1.7",
+    ] {
+        assert_eq!(ask("/api/v1/status", Some(host)), 200, "{host}");
+    }
+    assert_eq!(ask("/api/v1/status", None), 200);
+    for host in [
+        "evil.example",
+        "evil.example:9644",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "",
+    ] {
+        for path in ["/", "/metrics", "/api/v1/refusals", "/page/main.js"] {
+            assert_eq!(ask(path, Some(host)), 421, "{host} {path}");
+        }
+        assert_eq!(ask("/livez", Some(host)), 200);
+        assert_eq!(ask("/readyz", Some(host)), 200);
+    }
 }

@@ -63,6 +63,10 @@ impl Known for Cluster {
         vec![(7, "outside_node_ids"), (1, "own_address")]
     }
 
+    fn certificates(&self) -> Vec<(&'static str, u64)> {
+        vec![("listener.tls.cert_file", 1_936_742_400)]
+    }
+
     fn limits_age(&self) -> Option<Duration> {
         (!self.is_down.load(Relaxed)).then_some(Duration::from_millis(1500))
     }
@@ -154,6 +158,7 @@ fn everything() -> (Arc<Metrics>, Arc<Cluster>) {
     metrics.memory_waits.inc();
     metrics.reloaded(true);
     metrics.config_request("forwarded");
+    metrics.refusal_record("written");
     metrics.watch_held_bytes(|| 4_096).unwrap();
     use_all_of_claims(&metrics);
     (metrics, cluster)
@@ -231,7 +236,7 @@ fn every_family_of_the_contract_is_there_once_it_is_used() {
          request_seconds proxy_seconds held_bytes memory_budget_bytes memory_waits_total control_plane_up \
          limits_age_seconds config_reloads_total config_requests_total config_last_reload_success build_info refusal_loops_total \
          linger_suspects_total linger_seconds fetch_batch_bytes fetch_oversized_total fetch_stuck_total family_aligned family_gap_bytes \
-         broker_unusable claim_offloaded_records_total claim_offloaded_bytes_total claim_redeemed_records_total \
+         broker_unusable ready certificate_expires_timestamp_seconds refusal_records_total claim_offloaded_records_total claim_offloaded_bytes_total claim_redeemed_records_total \
          claim_redeemed_bytes_total claim_forged_total claim_orphans_total claim_fallback_records_total \
          claim_redeem_failures_total claim_fallback_failures_total claim_held_partitions claim_cache_hits_total \
          claim_cache_bytes claim_store_requests_total claim_store_seconds"

@@ -18,7 +18,8 @@ use proptest::test_runner::{Config, TestRunner};
 use sizegate::batch::BatchHeader;
 use sizegate::claim::{
     ContentType, Digest, Fit, Issuer, Key, Keys, Layout, Namespace, OpenBatch, Plan, Planned,
-    Refuted, RewriteError, SignedTicket, Ticket, Unopened, offload, plan_offload, redeem, tickets,
+    Refuted, RewriteError, SignedTicket, Ticket, Unopened, allowance, offload, plan_offload,
+    redeem, tickets,
 };
 use sizegate::codec::Decoders;
 use sizegate::vocabulary::Codec;
@@ -59,16 +60,18 @@ fn store(
     issuer: &Issuer,
     objects: &mut HashMap<String, Bytes>,
 ) -> Vec<SignedTicket> {
-    let mut put = |value: Bytes, content_type: &ContentType| {
+    let mut put = |record: u32, value: Bytes, content_type: &ContentType| {
+        // One after the other.
+        let now = now() + Duration::from_millis(u64::from(record) * 13);
         let digest = Digest::of(&value);
-        let place = issuer.place(&digest, plan.form, now());
+        let place = issuer.place(&digest, plan.form, now);
         let ticket = issuer.ticket(
             &place,
             digest,
             value.len() as u64,
             content_type,
             (plan.form, value.len() as u64),
-            now(),
+            now,
         );
         objects.insert(place.key().to_owned(), value);
         issuer.sign(&ticket)
@@ -77,6 +80,7 @@ fn store(
         .iter()
         .map(|claim| {
             put(
+                claim.record,
                 batch.records().slice(claim.value.clone()),
                 &claim.content_type,
             )
@@ -524,6 +528,42 @@ fn a_compressed_batch_is_measured_as_it_will_travel() {
             let stay = limit as usize / 20_100;
             let largest: Vec<u32> = (stay as u32..6).collect();
             assert_eq!(claims, largest, "{codec:?} {limit}");
+        }
+    }
+}
+
+/// Stand-ins are as long as the tickets, but other digits: how much longer these compress is what the planner allows for.
+#[test]
+fn true_tickets_are_no_longer_than_their_stand_ins_and_what_is_allowed_for() {
+    let compressing = Codec::ALL.iter().filter(|codec| **codec != Codec::None);
+    for codec in compressing {
+        for layout in [Layout::Day, Layout::Event] {
+            let issuer = issuer(layout);
+            for count in [1usize, 2, 3, 10, 50, 200] {
+                for seed in 0..(2_000 / count as u64).min(200) {
+                    let record = |n: usize| {
+                        let seed = seed * 1_000 + n as u64;
+                        Record::of_random(1_000 + n % 7, seed).key(format!("key-{n}"))
+                    };
+                    let built = batch((0..count).map(record)).codec(*codec).build();
+                    let batch = open(&built);
+                    let planned = plan_offload(&batch, 900, &Fit::default(), &issuer);
+                    let Planned::Offload(plan) = planned else {
+                        panic!("{planned:?}");
+                    };
+                    assert_eq!(plan.claims.len(), count);
+                    let length = |tickets: &[SignedTicket]| {
+                        joined(offload(&batch, &plan, tickets).unwrap()).len() as u64
+                    };
+                    let stand_in = length(&plan.stand_ins(&issuer));
+                    let real = length(&store(&batch, &plan, &issuer, &mut HashMap::new()));
+                    let allowed = allowance(count);
+                    assert!(
+                        real <= stand_in + allowed,
+                        "{codec} {layout}, {count}, seed {seed}: {real} after {stand_in} + {allowed}"
+                    );
+                }
+            }
         }
     }
 }

@@ -814,7 +814,7 @@ fn a_response_is_cut_at_a_record_within_the_clients_limits_and_all_of_it_arrives
                 }
                 next = header.base_offset + i64::from(header.last_offset_delta) + 1;
             }
-            assert!((1..=most).contains(&here), "{here} of {most}");
+            assert!(here <= most, "{here} of {most}");
         }
     }
 }

@@ -18,9 +18,7 @@ use sizegate::vocabulary::Codec;
 
 use crate::support::admin::{fetch_stored, init_producer_id};
 use crate::support::process::new_dir;
-use crate::support::{
-    Connection, Kafka, Part, Program, Record, Sizegate, Topic, batch, eventually,
-};
+use crate::support::{Connection, Kafka, Part, Record, Sizegate, Topic, batch, eventually};
 
 const SECRET: &str = "a secret of thirty-two bytes, yes";
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -28,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const ABOVE: usize = 64 * 1024;
 
 /// The store's folder, gone afterwards.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -37,11 +35,11 @@ impl Drop for Folder {
 }
 
 impl Folder {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self(new_dir("claims"))
     }
 
-    fn yaml(&self, more: &str) -> String {
+    pub fn yaml(&self, more: &str) -> String {
         let store = self.0.display();
         format!(
             "claim_check:\n  store: file://{store}\n  keys: [{{id: k1, secret: '{SECRET}'}}]\n\
@@ -50,12 +48,12 @@ impl Folder {
         )
     }
 
-    fn start(&self, kafka: &Kafka, more: &str) -> Sizegate {
+    pub fn start(&self, kafka: &Kafka, more: &str) -> Sizegate {
         Sizegate::start(kafka, &self.yaml(more))
     }
 
     /// All objects, by their keys.
-    fn objects(&self) -> BTreeMap<String, Bytes> {
+    pub fn objects(&self) -> BTreeMap<String, Bytes> {
         let mut objects = BTreeMap::new();
         let mut folders = vec![self.0.clone()];
         while let Some(folder) = folders.pop() {
@@ -82,16 +80,16 @@ impl Folder {
 }
 
 /// One batch as stored, opened.
-struct Stored {
+pub struct Stored {
     bytes: Bytes,
-    batch: OpenBatch,
+    pub batch: OpenBatch,
 }
 
-fn open(bytes: &Bytes) -> OpenBatch {
+pub fn open(bytes: &Bytes) -> OpenBatch {
     OpenBatch::open(bytes, u64::MAX, &mut Decoders::new()).unwrap()
 }
 
-fn stored(kafka: &Kafka, topic: &Topic, partition: i32) -> Vec<Stored> {
+pub fn stored(kafka: &Kafka, topic: &Topic, partition: i32) -> Vec<Stored> {
     let mut left = fetch_stored(&kafka.bootstrap(), &topic.name, partition, 64 << 20);
     let mut batches = Vec::new();
     while left.len() > 12 {
@@ -120,7 +118,7 @@ fn cluster_id(kafka: &Kafka) -> String {
 }
 
 /// The values of a batch's tickets, by record, each from its own object and each with its own sha256.
-fn originals(
+pub fn originals(
     kafka: &Kafka,
     folder: &Folder,
     topic: &Topic,
@@ -157,7 +155,7 @@ fn without_brokers_own(batch: &[u8]) -> Vec<u8> {
     batch
 }
 
-fn values(batch: &OpenBatch) -> Vec<Bytes> {
+pub fn values(batch: &OpenBatch) -> Vec<Bytes> {
     let records = batch.records();
     let parts = batch.parts();
     parts
@@ -226,6 +224,17 @@ fn with_every_codec_the_ticket_travels_and_the_object_is_what_was_sent() {
         assert_eq!(verdict("refused") + verdict("forwarded"), 0.0);
     }
     sizegate.log_line(&["values went to the object store", "offload"]);
+    let seen = sizegate.json("/api/v1/claims");
+    let topics = seen["topics"].as_array().unwrap();
+    assert_eq!(topics.len(), Codec::ALL.len());
+    for topic in topics {
+        let counts = (&topic["offloaded_records"], &topic["offloaded_bytes"]);
+        assert_eq!(counts, (&2.into(), &1_800_000.into()));
+    }
+    let store = &seen["store"][0];
+    let puts = 2 * Codec::ALL.len() as u64;
+    assert_eq!(store["operation"], "put");
+    assert_eq!(store["outcomes"]["created"], puts, "{seen:#}");
 }
 
 #[test]
@@ -385,50 +394,6 @@ fn inline_if_fits_lets_through_what_is_within_the_limits_and_no_more() {
     );
 }
 
-#[test]
-fn real_producers_unchanged_send_what_is_too_large() {
-    let kafka = Kafka::shared("4.4.0");
-    let folder = Folder::new();
-    let sizegate = folder.start(kafka, "");
-    let sizes = [300_000, 100, 5_000_000, 1_000_000];
-    for (client, program) in [
-        (
-            "Java",
-            Program::java("SendSizes", "4.4.0").arg("p.max.request.size", 20_000_000),
-        ),
-        (
-            "librdkafka",
-            Program::python("produce.py")
-                .arg("client", "confluent")
-                .arg("max", 20_000_000),
-        ),
-    ] {
-        let topic = kafka.topic("real", 1, &[]);
-        let output = program
-            .arg("bootstrap", sizegate.bootstrap())
-            .arg("topic", &topic.name)
-            .arg(
-                "values",
-                sizes.map(|size: usize| size.to_string()).join(","),
-            )
-            .run();
-        assert_eq!(
-            output.where_is("ok", false).len(),
-            0,
-            "{client}: {:?}",
-            output.lines
-        );
-        let mut lengths = Vec::new();
-        for stored in stored(kafka, &topic, 0) {
-            let originals = originals(kafka, &folder, &topic, &stored.batch);
-            let redeemed: Bytes = redeem(&stored.batch, &originals).unwrap().concat().into();
-            lengths.extend(values(&open(&redeemed)).iter().map(Bytes::len));
-        }
-        lengths.sort_unstable();
-        assert_eq!(lengths, [100, 300_000, 1_000_000, 5_000_000], "{client}");
-    }
-}
-
 /// Rounds of the test below: a hundred where somebody has the time.
 fn rounds() -> u64 {
     let rounds = std::env::var("CLAIM_KILLS").ok();
@@ -501,4 +466,108 @@ fn more_than_the_budget_holds_is_offloaded_by_turns_within_twice_the_budget() {
     });
     let peak = sizegate.process().peak_rss_bytes();
     assert!(peak <= 2 * BUDGET, "{} MiB at the peak", peak >> 20);
+}
+
+#[test]
+fn observing_says_what_would_be_offloaded_and_touches_nothing() {
+    let kafka = Kafka::shared("4.4.0");
+    let folder = Folder::new();
+    let yaml = format!("mode: observe\n{}", folder.yaml(", above: 16KiB"));
+    let sizegate = Sizegate::start(kafka, &yaml);
+    let mut connection = Connection::open(sizegate.bootstrap());
+    // Over a limit; and within all limits, but above the threshold.
+    for (bytes, words) in [
+        (300_000, "more than the record limit of 65,536"),
+        (
+            30_000,
+            "more than the value limit of 16,384 set by rule \"large\"",
+        ),
+    ] {
+        let topic = kafka.topic("observed", 1, &[]);
+        let sent = batch([Record::value("small"), large(bytes, 3)]).build();
+        let response = connection.produce(9, -1, &[Part::new(&topic, sent.clone())]);
+        assert_eq!(response[0].code, 0, "{:?}", response[0].text);
+        let stored = stored(kafka, &topic, 0);
+        assert_eq!(
+            without_brokers_own(&stored[0].bytes),
+            without_brokers_own(&sent)
+        );
+        let seen = sizegate.json(&format!("/api/v1/refusals?topic={}", topic.name));
+        let all = seen["refusals"].as_array().unwrap().iter();
+        let texts: Vec<&str> = all.map(|one| one["text"].as_str().unwrap()).collect();
+        let told = format!("sizegate would offload {}-0: ", topic.name);
+        for part in [
+            &told,
+            words,
+            "Enforced, its large values go to the object store",
+        ] {
+            assert!(
+                texts.iter().any(|text| text.contains(part)),
+                "{part}: {texts:#?}"
+            );
+        }
+        assert!(
+            !texts.iter().any(|text| text.contains("refuse")),
+            "{texts:#?}"
+        );
+        let labels = [("topic", topic.name.as_str()), ("verdict", "observed")];
+        assert_eq!(
+            sizegate.metrics().sum("produce_batches_total", &labels),
+            1.0
+        );
+    }
+    assert_eq!(folder.objects().len(), 0);
+}
+
+/// To the byte: what `explain` says of a record that is offloaded is what lies on the broker.
+#[test]
+fn explain_knows_what_a_record_becomes_and_who_refuses_that() {
+    let kafka = Kafka::shared("4.4.0");
+    let folder = Folder::new();
+    let sizegate = folder.start(kafka, "");
+    let topic = kafka.topic("explained", 1, &[]);
+    let record = Record::of_random(2_000_000, 4).key("a key of 24 bytes, right");
+    let sent = [Part::new(&topic, batch([record]).build())];
+    let response = Connection::open(sizegate.bootstrap()).produce(9, -1, &sent);
+    assert_eq!(response[0].code, 0, "{:?}", response[0].text);
+    let yaml = format!(
+        "cluster: {{bootstrap_servers: ['{}']}}\n{}",
+        kafka.bootstrap(),
+        folder.yaml("")
+    );
+    let explain = |value: &str, key: &str| {
+        let sizes = ["--value-bytes", value, "--key-bytes", key];
+        let more = ["--max-request-size", "8MiB", "--output", "json"];
+        let asked = [&["explain", topic.name.as_str()][..], &sizes, &more].concat();
+        let ran = crate::support::command::sizegate(&asked, &yaml);
+        ran.json()
+    };
+    let said = explain("2000000", "24");
+    let stored = stored(kafka, &topic, 0);
+    assert_eq!(said["after_offload"]["batch_bytes"], stored[0].bytes.len());
+    let record = stored[0].batch.parts().next().unwrap().1;
+    assert_eq!(
+        said["after_offload"]["record_bytes"],
+        record.sizes.record_bytes
+    );
+    assert_eq!(
+        (&said["passes"], &said["record"]["value_bytes"]),
+        (&true.into(), &2_000_000.into())
+    );
+    let verdict = said["verdict"].as_str().unwrap();
+    assert!(
+        verdict.contains("puts its value into the object store"),
+        "{verdict}"
+    );
+    // A ticket mends no key.
+    let said = explain("2000000", "2000");
+    assert_eq!(
+        (&said["passes"], &said["refused_by"]),
+        (&false.into(), &"sizegate".into())
+    );
+    // What is small stays.
+    assert_eq!(
+        explain("1000", "24")["after_offload"],
+        serde_json::Value::Null
+    );
 }

@@ -176,7 +176,7 @@ fn a_folder_that_cannot_be_written_is_a_matter_of_configuration() {
 
 /// What it does to the next request of a method.
 #[derive(Debug, Clone)]
-enum Fault {
+pub enum Fault {
     /// A status and the code in the body.
     Error(u16, &'static str),
     /// The connection is closed before anything is said.
@@ -189,6 +189,10 @@ enum Fault {
     Tampered,
     /// The request is done, and the connection closed before that is said.
     DoneAndReset,
+    /// The request is done, and nothing is said of it.
+    DoneAndSilence,
+    /// The connection is closed before the request's body is read.
+    ResetInTheMiddle,
 }
 
 #[derive(Default)]
@@ -197,16 +201,18 @@ struct Bucket {
     faults: VecDeque<(String, Fault)>,
     /// Method and path of each request.
     seen: Vec<String>,
+    /// What each upload says of its checksum.
+    checksums: Vec<String>,
 }
 
 #[derive(Clone)]
-struct S3 {
+pub struct S3 {
     bucket: Arc<Mutex<Bucket>>,
-    port: u16,
+    pub port: u16,
 }
 
 impl S3 {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let s3 = Self {
             bucket: Arc::default(),
@@ -236,18 +242,28 @@ impl S3 {
             .with_patience(patience)
     }
 
-    fn script(&self, method: &str, faults: impl IntoIterator<Item = Fault>) {
+    pub fn script(&self, method: &str, faults: impl IntoIterator<Item = Fault>) {
         let faults = faults.into_iter().map(|fault| (method.to_owned(), fault));
         self.bucket.lock().unwrap().faults.extend(faults);
     }
 
-    fn seen(&self, method: &str) -> usize {
+    pub fn seen(&self, method: &str) -> usize {
         let bucket = self.bucket.lock().unwrap();
         bucket
             .seen
             .iter()
             .filter(|seen| seen.starts_with(method))
             .count()
+    }
+
+    /// What each upload said of its checksum.
+    pub fn checksums(&self) -> Vec<String> {
+        self.bucket.lock().unwrap().checksums.clone()
+    }
+
+    /// Every object that is there.
+    pub fn objects(&self) -> usize {
+        self.bucket.lock().unwrap().objects.len()
     }
 
     fn put(&self, place: &Place, object: &[u8], written: SystemTime) {
@@ -284,6 +300,23 @@ impl S3 {
                 key.eq_ignore_ascii_case(name).then(|| value.to_owned())
             })
         };
+        if let Some(checksum) = header("x-amz-checksum-sha256") {
+            self.bucket.lock().unwrap().checksums.push(checksum);
+        }
+        let is_cut = |bucket: &Bucket| {
+            let next = bucket.faults.front();
+            next.is_some_and(|(on, fault)| {
+                *on == method && matches!(fault, Fault::ResetInTheMiddle)
+            })
+        };
+        {
+            let mut bucket = self.bucket.lock().unwrap();
+            if is_cut(&bucket) {
+                bucket.faults.pop_front();
+                bucket.seen.push(format!("{method} {path}"));
+                return;
+            }
+        }
         let length = header("content-length").map_or(0, |n| n.parse().unwrap());
         let mut body = vec![0; length];
         if reader.read_exact(&mut body).is_err() {
@@ -322,6 +355,7 @@ impl S3 {
         };
         match (fault, response) {
             (Some(Fault::DoneAndReset), _) => Response::Close,
+            (Some(Fault::DoneAndSilence), _) => Response::Silence,
             (Some(Fault::Cut), Response::Object(object, written)) => Response::Cut(object, written),
             (Some(Fault::Tampered), Response::Object(mut object, written)) => {
                 object[0] ^= 1;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::support::client::text;
+use crate::support::process::new_dir;
 use crate::support::scripted::{Broker, Step};
 use crate::support::{
     Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Sizegate, eventually, unique,
@@ -1026,4 +1027,73 @@ fn what_nothing_governs_is_the_brokers_alone() {
         0
     );
     assert!(!sizegate.metrics().has("config_requests_total"));
+}
+
+/// Objects live 16 days unless said; a day of that is for clocks.
+#[test]
+fn a_topic_does_not_keep_tickets_for_longer_than_their_objects_are_kept() {
+    let kafka = Kafka::shared("4.4.0");
+    let (stem, folder) = (unique("life"), new_dir("claims"));
+    let rules = format!(
+        "claim_check:\n  store: file://{}\n  keys: [{{id: k1, secret: 'a secret of thirty-two bytes, yes'}}]\n\
+             rules:\n- name: large\n  topics: ['{stem}-*']\n  limits: {{record_bytes: 64KiB}}\n  action: offload\n  \
+             offload: {{redeem: false}}\n",
+        folder.display()
+    );
+    let sizegate = Sizegate::start(kafka, &rules);
+    let mut connection = Connection::open(sizegate.bootstrap());
+    let days = |days: i64| (days * 86_400_000).to_string();
+    let week = days(7);
+    let (own, other) = (format!("{stem}-own"), unique("other"));
+    for topic in [&own, &other] {
+        let configs = [("retention.ms", week.as_str()), ("segment.ms", &week)];
+        kafka.create_topic(topic, 1, 1, &configs);
+    }
+    for (key, value, code) in [
+        ("retention.ms", days(9), 44),
+        ("retention.ms", "-1".to_owned(), 44),
+        ("segment.ms", days(9), 44),
+        ("cleanup.policy", "compact".to_owned(), 44),
+        ("cleanup.policy", "delete".to_owned(), 0),
+        ("retention.ms", days(8), 0),
+        ("max.message.bytes", "2000000".to_owned(), 0),
+        ("retention.ms", days(9), 44),
+        ("retention.ms", days(3), 0),
+    ] {
+        let (told, said) = set(&mut connection, &own, &[(0, key, Some(&value))]);
+        assert_eq!(told, code, "{key}={value}: {said}");
+        if code != 0 {
+            let tail = format!("[gate=config key={key} value={value} source=rule");
+            for words in [&tail, "kept for 16d", "rule=large"] {
+                assert!(said.contains(words), "{words}: {said}");
+            }
+        }
+    }
+    let held = value(kafka, &own, "retention.ms");
+    assert_eq!(held, (days(3), true));
+    // A topic without tickets is nobody's concern.
+    let (told, said) = set(&mut connection, &other, &[(0, "retention.ms", Some("-1"))]);
+    assert_eq!(told, 0, "{said}");
+
+    // Replacing all settings, and creating: by whichever request it comes.
+    let long = days(20);
+    let (told, said) = replace(&mut connection, 1, &own, &[("retention.ms", Some(&long))]);
+    assert_eq!(told, 44, "{said}");
+    let (new, fallback) = (format!("{stem}-new"), format!("{own}.claim.missing"));
+    for topic in [&new, &fallback] {
+        let refused = create(
+            &mut connection,
+            7,
+            &[(topic, &[("retention.ms", Some(&long))])],
+        );
+        assert_eq!(refused[0].0, 44, "{topic}: {}", refused[0].1);
+        assert!(refused[0].1.contains("needed for 21d"), "{}", refused[0].1);
+        let made = create(
+            &mut connection,
+            7,
+            &[(topic, &[("retention.ms", Some(&week))])],
+        );
+        assert_eq!(made[0].0, 0, "{topic}: {}", made[0].1);
+    }
+    let _ = std::fs::remove_dir_all(&folder);
 }

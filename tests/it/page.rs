@@ -319,6 +319,7 @@ fn explanation() -> Explanation {
             }],
         }],
         record: None,
+        after_offload: None,
         checks: vec![Check {
             by: Party::Sizegate,
             what: HOSTILE.into(),
@@ -357,6 +358,7 @@ fn observed() -> Observed {
 fn status() -> StatusView {
     StatusView {
         version: "0.0.0",
+        instance: "pod-1:9644".into(),
         mode: "observe",
         near_limit: 0.8,
         why_not_ready: vec![HOSTILE.into()],

@@ -156,6 +156,25 @@ fn a_storm_is_summarised_and_what_was_counted_is_written_before_it_ends() {
         refused_once(&mut connection, &topic, n);
     }
     drop(connection);
+    let recent = sizegate.json("/api/v1/refusals/recent")["groups"].clone();
+    assert_eq!(recent.as_array().unwrap().len(), 1);
+    let group = &recent[0];
+    assert_eq!(
+        (&group["topic"], &group["gate"]),
+        (&json!(topic.name), &json!("record"))
+    );
+    // On a slow machine some of them may be older than ten minutes, but none than an hour.
+    assert_eq!(group["last_hour"], 500);
+    let minutes = group["by_minute"].as_array().unwrap();
+    assert_eq!(
+        minutes
+            .iter()
+            .map(|minute| minute.as_u64().unwrap())
+            .sum::<u64>(),
+        500
+    );
+    let last = sizegate.json("/api/v1/refusals?limit=1")["refusals"][0]["id"].clone();
+    assert_eq!(group["last_id"], last);
     assert_eq!(sizegate.terminate(), 0);
     let told = records(kafka, &refusals);
     let of_kind = |kind: &str| told.iter().filter(|(_, json)| json["kind"] == kind).count();

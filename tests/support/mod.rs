@@ -23,6 +23,7 @@ pub mod process;
 pub mod programs;
 pub mod scripted;
 pub mod sizegate;
+pub mod stores;
 
 use std::time::{Duration, Instant};
 

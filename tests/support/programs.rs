@@ -151,6 +151,17 @@ impl Program {
         program
     }
 
+    /// A script of `tests/stores`, with the Python that has boto3.
+    pub fn stores(file: &str) -> Self {
+        let python = script("object-stores.sh", &["moto"]);
+        let mut program = Self::new(file, &python.display().to_string());
+        program
+            .command
+            .arg("-u")
+            .arg(repo().join("tests/stores").join(file));
+        program
+    }
+
     /// A script of `tests/clients/node`.
     pub fn node(file: &str) -> Self {
         let modules = script("node-env.sh", &[]);

@@ -11,16 +11,20 @@ use crate::cluster::Topic;
 use crate::cluster::limits::{LearnedLimit, Origin};
 use crate::cluster::topic::Reading;
 use crate::findings::{
-    BrokerFacts, COMPRESSION_TYPE, MAX_DECOMPRESSED_MESSAGE_BYTES, MAX_MESSAGE_BYTES,
-    SEGMENT_BYTES, Setting, SettingSource, Step, TopicFacts,
+    BrokerFacts, CLEANUP_POLICY, COMPRESSION_TYPE, Cleanup, Kept, MAX_DECOMPRESSED_MESSAGE_BYTES,
+    MAX_MESSAGE_BYTES, RETENTION_MS, SEGMENT_BYTES, SEGMENT_MS, Setting, SettingSource, Step,
+    TopicFacts,
 };
 use crate::vocabulary::CompressionType;
 
-pub(super) const TOPIC_KEYS: [&str; 4] = [
+pub(super) const TOPIC_KEYS: [&str; 7] = [
     MAX_MESSAGE_BYTES,
     SEGMENT_BYTES,
     COMPRESSION_TYPE,
     MAX_DECOMPRESSED_MESSAGE_BYTES,
+    RETENTION_MS,
+    SEGMENT_MS,
+    CLEANUP_POLICY,
 ];
 
 const MESSAGE_MAX_BYTES: &str = "message.max.bytes";
@@ -50,6 +54,9 @@ pub(super) fn fill(topic: &mut TopicFacts, configs: &[DescribeConfigsResourceRes
             COMPRESSION_TYPE => {
                 topic.compression_type = setting(config, CompressionType::from_label)
             }
+            RETENTION_MS => topic.kept.retention_ms = in_force(config, milliseconds),
+            SEGMENT_MS => topic.kept.segment_ms = in_force(config, milliseconds),
+            CLEANUP_POLICY => topic.kept.cleanup = in_force(config, Cleanup::read),
             _ => {}
         }
     }
@@ -76,6 +83,20 @@ pub(super) fn fill_broker(broker: &mut BrokerFacts, configs: &[DescribeConfigsRe
 
 fn number(value: &str) -> Option<u64> {
     value.parse().ok()
+}
+
+fn milliseconds(value: &str) -> Option<i64> {
+    value.parse().ok()
+}
+
+/// Only the value in force: brokers have times under names with other units, so their chain says nothing.
+fn in_force<T: Copy>(
+    config: &DescribeConfigsResourceResult,
+    read: fn(&str) -> Option<T>,
+) -> Option<Setting<T>> {
+    let value = read(config.value.as_ref()?.as_str())?;
+    let source = SettingSource::from_protocol(config.config_source)?;
+    Some(Setting::of(value, source))
 }
 
 /// The synonyms are the chain; a config without any (a built-in default of old brokers) is its own.
@@ -140,5 +161,6 @@ pub(in crate::cluster) fn known_facts(topic: &Topic, inherited: Option<Reading>)
             inherited.max_decompressed_message_bytes,
         ),
         compression_type: own.compression_type.map(codec),
+        kept: Kept::default(),
     }
 }

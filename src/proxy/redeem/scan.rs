@@ -34,9 +34,9 @@ const MOST_AT_ONCE: usize = 128 * 1024;
 /// Tickets of one batch that are looked at for one response: no response has room for more.
 const MOST_TICKETS: usize = 2_048;
 
-/// A value that has just turned out to be lost is looked for again after this. Consumers that come upon a record which the
-/// fallback topic has do not ask for it.
-const LOST: Duration = Duration::from_secs(2);
+/// A value that has turned out to be lost is looked for again by whoever asks next: another record may bear the same ticket,
+/// and its object may be back. Consumers that come upon a record which the fallback topic has do not ask for it.
+const LOST: Duration = Duration::ZERO;
 /// The same where consumers wait for it, or get its ticket.
 const STILL_LOST: Duration = Duration::from_secs(60);
 

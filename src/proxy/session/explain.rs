@@ -82,7 +82,7 @@ impl Session {
                 violation,
                 None,
                 None,
-                self.who.library(),
+                (self.who.library(), self.who.framework()),
             );
             self.shared
                 .report(&refusal, error_code, false, None, &self.who);

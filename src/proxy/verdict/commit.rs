@@ -327,21 +327,29 @@ impl Judge {
     ) {
         let topic = &measured.topic;
         topic.metrics.observed.inc();
-        let also = also
-            .into_iter()
-            .map(|violation| (violation, Blame::AlsoObserved));
-        for (violation, blame) in std::iter::once((violation, Blame::Observed)).chain(also) {
+        let would_offload = |violation: &Violation| {
+            let is_mended =
+                violation.unreadable.is_none() && violation.limit.gate.is_mended_by_a_ticket();
+            topic.policy.offload.is_some() && is_mended
+        };
+        let also = also.into_iter().map(|violation| (violation, true));
+        for (violation, is_beside) in std::iter::once((violation, false)).chain(also) {
+            let blame = match (would_offload(&violation), is_beside) {
+                (false, false) => Blame::Observed,
+                (false, true) => Blame::AlsoObserved,
+                (true, false) => Blame::WouldOffload,
+                (true, true) => Blame::AlsoWouldOffload,
+            };
             let limit = &violation.limit;
             topic
                 .metrics
                 .violation(limit.gate, limit.source, Action::Observe);
             let key = self.key_of_record(measured, &violation, batch);
             let refusal = self.refusal(measured, violation, partition, blame, client);
-            match blame {
-                Blame::AlsoObserved => self.shared.report_beside(&refusal, key, client),
-                Blame::Sizegate | Blame::Observed => {
-                    self.shared.report(&refusal, 0, false, key, client);
-                }
+            if is_beside {
+                self.shared.report_beside(&refusal, key, client);
+            } else {
+                self.shared.report(&refusal, 0, false, key, client);
             }
         }
     }

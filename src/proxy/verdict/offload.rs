@@ -13,7 +13,7 @@ use super::evaluate::FIRST_BATCH_VERSION;
 use super::{Gathered, Judge, Outcome, TopicHandle};
 use crate::claim::{Failure, Fit, OpenBatch, Plan, Refuted};
 use crate::config::StoreFailure;
-use crate::vocabulary::Gate;
+use crate::vocabulary::Action;
 
 /// A batch that may be offloaded.
 #[derive(Debug)]
@@ -143,7 +143,10 @@ impl Judge {
             let (measured, violation) = evaluated.outcome.violation()?;
             let topic = &measured.topic;
             topic.policy.offload.as_ref()?;
-            if violation.unreadable.is_some() || !mends(violation.limit.gate) {
+            if topic.policy.action == Action::Observe {
+                return None;
+            }
+            if violation.unreadable.is_some() || !violation.limit.gate.is_mended_by_a_ticket() {
                 return None;
             }
             let inside = &topic.policy.inside;
@@ -177,13 +180,5 @@ impl Judge {
             .map(|evaluated| evaluated.partition_entry)
             .filter(is_planned)
             .collect()
-    }
-}
-
-/// What a ticket can make smaller.
-const fn mends(gate: Gate) -> bool {
-    match gate {
-        Gate::Batch | Gate::Value | Gate::Record | Gate::Estimate | Gate::Uncompressed => true,
-        Gate::Key | Gate::Headers | Gate::Ratio | Gate::Frame | Gate::Codec | Gate::Config => false,
     }
 }

@@ -19,16 +19,19 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Climbs the sizes at which one gate after the other says no, with a real producer, and shows who refused what.
  *
- * <p>{@code bootstrap= [metrics=http://HOST:PORT/metrics] [format=table|json] [columns=100]}. It creates three
- * topics through the same address: {@code ladder.plain} (the broker's default limit), {@code ladder.notes} (for a
- * rule of the demo's) and {@code ladder.large} ({@code max.message.bytes} of its own).
+ * <p>{@code bootstrap= [metrics=http://HOST:PORT/metrics] [format=table|json] [columns=100]}. It creates its
+ * topics through the same address: {@code ladder.plain} (the broker's default limit), {@code ladder.notes},
+ * {@code ladder.unguarded} and {@code ladder.claims} (for rules of the demo's) and {@code ladder.large}
+ * ({@code max.message.bytes} of its own).
  */
 public final class SizeLadder {
     private static final String PLAIN = "ladder.plain";
     private static final String NOTES = "ladder.notes";
     private static final String LARGE = "ladder.large";
     private static final String UNGUARDED = "ladder.unguarded";
+    private static final String CLAIMS = "ladder.claims";
     private static final int ONE_MIB = 1 << 20;
+    private static final int TWO_MIB = 2 << 20;
     private static final int EIGHT_MIB = 8 << 20;
 
     private record Rung(String topic, int valueBytes, String content, String codec, int maxRequestSize, String why) {}
@@ -56,7 +59,9 @@ public final class SizeLadder {
             new Rung(LARGE, 2_000_000, "random", "none", EIGHT_MIB, "what was too large above"),
             new Rung(LARGE, 2_097_079, "random", "none", EIGHT_MIB, "one byte above this topic's limit"))),
         new Flight(UNGUARDED + ": rule \"unguarded\" leaves batches to the broker", List.of(
-            new Rung(UNGUARDED, 2_000_000, "random", "none", EIGHT_MIB, "the broker says no, sizegate adds why"))));
+            new Rung(UNGUARDED, 2_000_000, "random", "none", EIGHT_MIB, "the broker says no, sizegate adds why"))),
+        new Flight(CLAIMS + ": rule \"claims\" puts large values into an object store, a ticket travels", List.of(
+            new Rung(CLAIMS, TWO_MIB, "random", "none", EIGHT_MIB, "taken, whatever the topic's limit"))));
 
     private record Result(String refusedBy, double wireBytes, String exception, String text) {}
 
@@ -71,6 +76,7 @@ public final class SizeLadder {
             create(admin, NOTES, Map.of());
             create(admin, LARGE, Map.of("max.message.bytes", "2097152"));
             create(admin, UNGUARDED, Map.of());
+            create(admin, CLAIMS, Map.of());
         }
         Map<String, Double> before = metrics == null ? Map.of() : scrape(metrics);
         if (table) {
