@@ -4,6 +4,7 @@ mod last_value;
 mod rubbish;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -304,24 +305,30 @@ async fn what_sessions_saw_is_known_too() {
 
 #[tokio::test]
 async fn a_connection_that_the_broker_closed_meanwhile_is_replaced() {
+    let breaks = Arc::new(AtomicBool::new(false));
     let broker = Scripted::with_tricks({
-        let turn = std::sync::atomic::AtomicUsize::new(0);
+        let breaks = Arc::clone(&breaks);
         move |asked| {
-            let count = || turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            // The poll's first, then the lookup queue's first; then the lookup queue's connection breaks once.
-            (asked.api == ApiKey::DescribeConfigs && count() == 2).then_some(Reply::Close)
+            let is_next = || breaks.swap(false, Ordering::Relaxed);
+            (asked.api == ApiKey::DescribeConfigs && is_next()).then_some(Reply::Close)
         }
     })
     .await;
     broker.put("orders", 1, None);
     let running = run(&broker.config());
-    running.until_up().await;
+    let is_read = |cluster: &Cluster| {
+        let topic = cluster.topic("orders");
+        topic.is_some_and(|topic| topic.limits_age().is_some())
+    };
+    // The poll asks on a connection of its own, and is over.
+    running.until("limits of orders", is_read).await;
     let topic = running.cluster.topic("orders").unwrap();
-    for _ in 0..2 {
-        let reading = running.cluster.read_limits(&topic, Some(1), NOW).await;
-        reading.unwrap();
-    }
-    assert_eq!(broker.count(ApiKey::DescribeConfigs), 4);
+    let read = || running.cluster.read_limits(&topic, Some(1), NOW);
+    read().await.unwrap();
+    let before = broker.count(ApiKey::DescribeConfigs);
+    breaks.store(true, Ordering::Relaxed);
+    read().await.unwrap();
+    assert_eq!(broker.count(ApiKey::DescribeConfigs), before + 2);
 }
 
 #[tokio::test]
