@@ -34,7 +34,7 @@ pub(super) struct Response {
 
 impl Get<'_> {
     /// Asks `address`. HTTP/1.0: the server closes after its response and does not cut it into chunks.
-    pub fn ask(&self, address: SocketAddr) -> io::Result<Response> {
+    pub(super) fn ask(&self, address: SocketAddr) -> io::Result<Response> {
         let began = Instant::now();
         let mut stream = TcpStream::connect_timeout(&address, self.silence)?;
         stream.set_write_timeout(Some(self.silence))?;

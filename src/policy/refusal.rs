@@ -13,7 +13,7 @@ use crate::text::grouped;
 use crate::vocabulary::{Codec, Gate, Source};
 
 /// The longest `error_message`.
-pub const LONGEST_TEXT: usize = 1024;
+pub(super) const LONGEST_TEXT: usize = 1024;
 
 /// A topic's name in a text: as long as Kafka allows. What a client sends as one may be longer.
 pub(super) const LONGEST_TOPIC: usize = 249;

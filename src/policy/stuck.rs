@@ -24,8 +24,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-pub use groups::{Groups, Joins};
-pub use left::LeftBehind;
+pub(super) use groups::{Groups, Joins};
+pub(super) use left::LeftBehind;
 
 /// A batch this large is remembered: smaller ones are nobody's trouble because of their size.
 pub const LARGE_BYTES: u64 = 64 * 1024;

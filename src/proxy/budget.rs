@@ -291,18 +291,18 @@ impl Drop for Admission {
 /// What a session remembers beyond frames and write queue, charged in steps: an ordinary session remembers little, and
 /// takes no lock for it.
 #[derive(Debug, Default)]
-pub struct Account {
+pub(super) struct Account {
     lease: Lease,
 }
 
 impl Account {
     /// So much is not charged: ten thousand sessions have 160 MiB of it at most.
-    pub const FREE_BYTES: usize = 16 * 1024;
+    pub(super) const FREE_BYTES: usize = 16 * 1024;
     /// What is charged is a multiple of this.
     const STEP_BYTES: usize = 64 * 1024;
 
     /// Sees to it that `bytes` are charged, over the budget if need be: they are here already.
-    pub fn cover(&mut self, budget: &Arc<Budget>, bytes: usize) {
+    pub(super) fn cover(&mut self, budget: &Arc<Budget>, bytes: usize) {
         let charged = self.lease.bytes();
         if bytes <= Self::FREE_BYTES {
             if charged > 0 {

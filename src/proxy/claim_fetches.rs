@@ -28,7 +28,7 @@ const TOPIC_ENTRY_BYTES: usize = 256;
 
 /// A topic whose tickets are redeemed.
 #[derive(Debug)]
-pub struct ClaimTopic {
+pub(super) struct ClaimTopic {
     /// Its name.
     pub name: Arc<str>,
     /// Its rules.
@@ -39,7 +39,7 @@ pub struct ClaimTopic {
 
 impl ClaimTopic {
     /// A topic with these rules.
-    pub fn new(name: &str, rules: Arc<ClaimRules>, shared: &Shared) -> Self {
+    pub(super) fn new(name: &str, rules: Arc<ClaimRules>, shared: &Shared) -> Self {
         Self {
             name: name.into(),
             rules,
@@ -50,7 +50,7 @@ impl ClaimTopic {
 
 /// What is asked of one partition.
 #[derive(Debug, Clone, Copy)]
-pub struct AskedOfPartition {
+pub(super) struct AskedOfPartition {
     /// `fetch_offset`
     pub offset: i64,
     /// The client's own `partition_max_bytes`.
@@ -59,7 +59,7 @@ pub struct AskedOfPartition {
 
 /// What is asked of one topic.
 #[derive(Debug, Clone)]
-pub struct AskedOfTopic {
+pub(super) struct AskedOfTopic {
     /// `None`: nobody has told yet which topic has this id.
     pub topic: Option<Arc<ClaimTopic>>,
     /// By number.
@@ -84,14 +84,14 @@ impl From<TopicKey<'_>> for OwnedKey {
 
 /// Everything that is asked of such topics.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub(super) struct Asked {
     topics: HashMap<OwnedKey, AskedOfTopic>,
     partitions: usize,
 }
 
 impl Asked {
     /// What is asked of a topic, if its tickets are redeemed, or that is not known yet.
-    pub fn topic(&self, key: TopicKey<'_>) -> Option<&AskedOfTopic> {
+    pub(super) fn topic(&self, key: TopicKey<'_>) -> Option<&AskedOfTopic> {
         self.topics.get(&key.into())
     }
 
@@ -119,7 +119,7 @@ impl Asked {
 
 /// A Fetch on its way: what its response is held against.
 #[derive(Debug)]
-pub struct FetchAsked {
+pub(super) struct FetchAsked {
     /// The client's own `max_bytes`.
     pub max_bytes: i32,
     /// `read_committed`.
@@ -130,14 +130,14 @@ pub struct FetchAsked {
 
 impl FetchAsked {
     /// About the memory that it takes; what several of them share is counted for each.
-    pub fn remembered_bytes(&self) -> usize {
+    pub(super) fn remembered_bytes(&self) -> usize {
         total([size_of::<Self>(), self.asked.remembered_bytes()])
     }
 }
 
 /// What becomes of a Fetch request.
 #[derive(Debug)]
-pub enum Heard {
+pub(super) enum Heard {
     /// It asks nothing of such topics: it goes as it came.
     Forwarded,
     /// It asks something of them.
@@ -150,7 +150,7 @@ pub enum Heard {
 
 /// The memory of one session.
 #[derive(Debug, Default)]
-pub struct ClaimFetches {
+pub(super) struct ClaimFetches {
     asked: Arc<Asked>,
     /// A request that named everything was heard, and a fetch session may go on from it.
     was_begun: bool,
@@ -162,7 +162,7 @@ pub struct ClaimFetches {
 
 impl ClaimFetches {
     /// About the memory that it takes.
-    pub fn remembered_bytes(&self) -> usize {
+    pub(super) fn remembered_bytes(&self) -> usize {
         self.asked.remembered_bytes()
     }
 
@@ -170,7 +170,7 @@ impl ClaimFetches {
     ///
     /// # Errors
     /// It asks for more partitions than are remembered.
-    pub fn hear(
+    pub(super) fn hear(
         &mut self,
         layout: &Layout,
         frame: &mut [u8],

@@ -54,7 +54,7 @@ pub struct FallbackRecord {
 }
 
 /// The outcome of a write: why not, for people.
-pub type Written = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+pub(super) type Written = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Writes records, each acknowledged by all replicas in sync.
 pub trait WriteRecords: Send + Sync {

@@ -37,7 +37,7 @@ const LONGEST_NAME: usize = 249;
 
 /// The fetches of one session.
 #[derive(Debug, Default)]
-pub struct Fetches {
+pub(super) struct Fetches {
     /// The request that is being read.
     request: Option<Reading>,
     asked: Remembered,
@@ -105,18 +105,18 @@ struct FetchRequestReader {
 
 impl Fetches {
     /// A request of so many bytes begins, in one of [`crate::wire::fetch::VERSIONS`].
-    pub fn begin_request(&mut self, version: i16, frame_bytes: usize) {
+    pub(super) fn begin_request(&mut self, version: i16, frame_bytes: usize) {
         self.request = Some(Reading::Fetch(RequestReader::new(version, frame_bytes)));
         self.in_flight = self.in_flight.saturating_add(1);
     }
 
     /// Another request begins that tells how the consumer came to an offset.
-    pub fn begin_position(&mut self, request: ConsumerRequest) {
+    pub(super) fn begin_position(&mut self, request: ConsumerRequest) {
         self.request = Some(Reading::Position(request));
     }
 
     /// The next bytes of the request that is being read, if one is.
-    pub fn read_request(&mut self, chunk: &[u8], shared: &Shared, client: &mut ClientInfo) {
+    pub(super) fn read_request(&mut self, chunk: &[u8], shared: &Shared, client: &mut ClientInfo) {
         match &mut self.request {
             Some(Reading::Fetch(request)) => {
                 let asked = &mut self.asked;
@@ -142,7 +142,7 @@ impl Fetches {
     }
 
     /// About the memory for what was asked.
-    pub fn remembered_bytes(&self) -> usize {
+    pub(super) fn remembered_bytes(&self) -> usize {
         let asked = &self.asked;
         let topics = total([asked.by_name.len(), asked.by_id.len()]);
         let partitions = asked.partitions.saturating_mul(PARTITION_BYTES);
@@ -152,18 +152,18 @@ impl Fetches {
     }
 
     /// The request is over.
-    pub fn end_request(&mut self) {
+    pub(super) fn end_request(&mut self) {
         self.request = None;
     }
 
     /// A response begins.
-    pub fn begin_response(&mut self) {
+    pub(super) fn begin_response(&mut self) {
         self.response = ResponseReader::default();
         self.serving.turn(None);
     }
 
     /// Walks the next bytes of a response.
-    pub fn read_response(
+    pub(super) fn read_response(
         &mut self,
         walker: &mut Walker,
         chunk: &[u8],
@@ -183,13 +183,13 @@ impl Fetches {
     }
 
     /// The answer to a request that was read is over.
-    pub fn end_response(&mut self) {
+    pub(super) fn end_response(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.served();
     }
 
     /// The client has ended: what it was served is kept for its next connection.
-    pub fn leave(&mut self, shared: &Shared, now: Instant) {
+    pub(super) fn leave(&mut self, shared: &Shared, now: Instant) {
         self.returns.end();
         let of_topics = self.asked.by_name.values_mut();
         for partitions in of_topics.chain(self.asked.by_id.values_mut()) {
@@ -200,7 +200,7 @@ impl Fetches {
     }
 
     /// Counts what a response served.
-    pub fn served(&mut self) {
+    pub(super) fn served(&mut self) {
         self.serving.turn(None);
     }
 }

@@ -47,7 +47,7 @@ const MOST_TOLD: usize = 100;
 
 /// What was read for one request.
 #[derive(Debug)]
-pub struct Facts {
+pub(super) struct Facts {
     /// With the families as they would be.
     policy: Arc<Policy>,
     /// `None`: the cluster did not answer.
@@ -58,7 +58,7 @@ pub struct Facts {
 
 /// What to read.
 #[derive(Debug)]
-pub struct Wish {
+pub(super) struct Wish {
     /// Topics that the request changes or creates.
     topics: Vec<Arc<str>>,
     /// Waited for before.
@@ -68,7 +68,7 @@ pub struct Wish {
 
 /// What becomes of a request.
 #[derive(Debug, Default)]
-pub struct Decision {
+pub(super) struct Decision {
     /// Entries that go on, by their number.
     pub kept: Vec<usize>,
     /// What is answered here.
@@ -77,7 +77,7 @@ pub struct Decision {
 
 /// A decision, or what it needs.
 #[derive(Debug)]
-pub enum Look {
+pub(super) enum Look {
     /// Read this first.
     Wish(Wish),
     /// It is decided, counted and told.
@@ -93,7 +93,7 @@ struct Found {
 }
 
 /// Reads what a decision wishes for.
-pub async fn gather(shared: Arc<Shared>, wish: Wish) -> Facts {
+pub(super) async fn gather(shared: Arc<Shared>, wish: Wish) -> Facts {
     tokio::time::sleep(wish.delay).await;
     let policy = shared.policy.load_full();
     let readings = wish.readings.saturating_add(1);
@@ -163,7 +163,7 @@ async fn known_topics(shared: &Shared) -> Vec<Arc<str>> {
 }
 
 /// Decides on a request that was laid out; counts, logs and keeps what is refused.
-pub fn decide(
+pub(super) fn decide(
     shared: &Shared,
     client: &ClientInfo,
     layout: &Layout,

@@ -26,7 +26,7 @@ const MOST_REMEMBERED_BYTES: usize = 4 * 1024 * 1024;
 
 /// A response to come.
 #[derive(Debug)]
-pub struct Expected {
+pub(super) struct Expected {
     /// Of the request.
     pub correlation_id: i32,
     /// Of the request.
@@ -43,7 +43,7 @@ pub struct Expected {
 
 /// How a request is answered.
 #[derive(Debug)]
-pub enum Response {
+pub(super) enum Response {
     /// By the broker.
     Forwarded,
     /// By the broker, in a frame of which nothing is known: a SASL token without a Kafka header.
@@ -62,7 +62,7 @@ pub enum Response {
 
 /// Who a client says it is, in a SASL exchange.
 #[derive(Debug)]
-pub struct Claim {
+pub(super) struct Claim {
     /// How it proves that.
     pub mechanism: Mechanism,
     /// Its user name.
@@ -71,7 +71,7 @@ pub struct Claim {
 
 /// What is remembered of a forwarded Produce.
 #[derive(Debug, Default)]
-pub struct Produced {
+pub(super) struct Produced {
     /// What was forwarded, to explain a refusal by the broker.
     pub sent: SmallVec<[Sent; 1]>,
     /// What was not.
@@ -101,7 +101,7 @@ fn remembered_bytes(refused: &[RefusedResource]) -> usize {
 
 /// The queue.
 #[derive(Debug, Default)]
-pub struct InFlight {
+pub(super) struct InFlight {
     expected: VecDeque<Expected>,
     made_bytes: usize,
     /// What is remembered of forwarded Produce requests.
@@ -110,17 +110,17 @@ pub struct InFlight {
 
 impl InFlight {
     /// No response is to come.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.expected.is_empty()
     }
 
     /// Responses to come.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.expected.len()
     }
 
     /// The next response is a bare token, of which not even the length is bounded from below.
-    pub fn is_token_next(&self) -> bool {
+    pub(super) fn is_token_next(&self) -> bool {
         matches!(
             self.expected.front(),
             Some(Expected {
@@ -131,34 +131,34 @@ impl InFlight {
     }
 
     /// The request read last was cut off on its way: nobody will answer it.
-    pub fn abandon_last(&mut self) {
+    pub(super) fn abandon_last(&mut self) {
         self.expected.pop_back();
     }
 
     /// No more requests for now.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.expected.len() >= MOST_IN_FLIGHT || self.remembered_bytes >= MOST_REMEMBERED_BYTES
     }
 
     /// The size of the request whose response is due, if that is a forwarded Produce: the broker handles one at a time.
-    pub fn unanswered_produce_bytes(&self) -> Option<u32> {
+    pub(super) fn unanswered_produce_bytes(&self) -> Option<u32> {
         let next = self.expected.front()?;
         matches!(next.response, Response::Produce(_)).then_some(next.request_bytes)
     }
 
     /// About the memory for all of it.
-    pub fn remembered_bytes(&self) -> usize {
+    pub(super) fn remembered_bytes(&self) -> usize {
         let entries = self.expected.len().saturating_mul(size_of::<Expected>());
         total([entries, self.remembered_bytes, self.made_bytes])
     }
 
     /// Bytes of responses made here that wait for their turn.
-    pub const fn made_bytes(&self) -> usize {
+    pub(super) const fn made_bytes(&self) -> usize {
         self.made_bytes
     }
 
     /// A request was read.
-    pub fn expect(&mut self, expected: Expected) {
+    pub(super) fn expect(&mut self, expected: Expected) {
         match &expected.response {
             Response::Made(bytes) => self.made_bytes.increase_by(bytes.len()),
             Response::Produce(produced) => self
@@ -176,7 +176,7 @@ impl InFlight {
     }
 
     /// The next response, if it was made here.
-    pub fn take_made(&mut self) -> Option<(Expected, Bytes)> {
+    pub(super) fn take_made(&mut self) -> Option<(Expected, Bytes)> {
         match self.expected.front()?.response {
             Response::Made(_) => {}
             _ => return None,
@@ -193,7 +193,7 @@ impl InFlight {
     }
 
     /// The entry that a broker's response with this correlation id belongs to: the next one, or none.
-    pub fn answered(&mut self, correlation_id: i32) -> Result<Expected, Malformed> {
+    pub(super) fn answered(&mut self, correlation_id: i32) -> Result<Expected, Malformed> {
         let next = self
             .expected
             .front()

@@ -12,7 +12,7 @@ use crate::wire::{Malformed, Reason, Walker, Writer};
 const MOST_REMEMBERED_BYTES: usize = 1024 * 1024;
 
 /// An oversized request that is read and dropped.
-pub struct OversizedFrame {
+pub(super) struct OversizedFrame {
     /// Its head.
     pub head: FrameHead,
     /// It is only observed.
@@ -26,7 +26,7 @@ pub struct OversizedFrame {
 
 /// What a response must name.
 #[derive(Debug, Default)]
-pub struct Found {
+pub(super) struct Found {
     flexible: bool,
     /// `acks`
     pub acks: i16,
@@ -40,7 +40,7 @@ pub struct Found {
 
 impl OversizedFrame {
     /// A request that begins with `head`.
-    pub fn new(head: FrameHead, passes: bool) -> Self {
+    pub(super) fn new(head: FrameHead, passes: bool) -> Self {
         let body = head.frame_bytes().saturating_sub(HEAD_BYTES);
         Self {
             head,
@@ -56,17 +56,17 @@ impl OversizedFrame {
     }
 
     /// Bytes of the frame still to come.
-    pub const fn left(&self) -> usize {
+    pub(super) const fn left(&self) -> usize {
         self.left
     }
 
     /// Memory for the names and partitions found so far.
-    pub const fn remembered_bytes(&self) -> usize {
+    pub(super) const fn remembered_bytes(&self) -> usize {
         self.found.remembered_bytes
     }
 
     /// Reads the next bytes of the frame, at most [`OversizedFrame::left`] of them.
-    pub fn read(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+    pub(super) fn read(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
         self.left = self.left.saturating_sub(chunk.len());
         let skipped = self.head_left.min(chunk.len());
         self.head_left.decrease_by(skipped);
@@ -82,7 +82,7 @@ impl OversizedFrame {
     }
 
     /// What was found, once all of it was read.
-    pub fn into_found(self) -> Found {
+    pub(super) fn into_found(self) -> Found {
         self.found
     }
 }

@@ -19,7 +19,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-pub use self::scan::{Candidate, candidates};
+pub(super) use self::scan::{Candidate, candidates};
 use super::Shared;
 use super::claim_fetches::{ClaimTopic, FetchAsked};
 use crate::cluster::{Lookup, TopicName};
@@ -40,7 +40,7 @@ const ASK: Duration = Duration::from_secs(3);
 const FAILED: Malformed = Malformed::new("records", Reason::InvalidValue);
 
 /// A response to be redeemed.
-pub struct Job {
+pub(super) struct Job {
     /// What all sessions share.
     pub shared: Arc<Shared>,
     /// The response as it came.
@@ -69,7 +69,7 @@ struct Times {
 ///
 /// # Errors
 /// The broker's bytes are not the protocol.
-pub async fn redeem(mut job: Job) -> Result<Vec<Bytes>, Malformed> {
+pub(super) async fn redeem(mut job: Job) -> Result<Vec<Bytes>, Malformed> {
     let began = Instant::now();
     let after = |time| began.checked_add(time).unwrap_or(began);
     let times = Times {

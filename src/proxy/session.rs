@@ -70,7 +70,7 @@ const CONNECT: Duration = Duration::from_secs(15);
 
 /// Why a session ended.
 #[derive(Debug)]
-pub enum Close {
+pub(super) enum Close {
     /// The client closed, and has all its responses.
     ByClient,
     /// The broker closed.
@@ -121,7 +121,7 @@ pub enum Close {
 
 impl Close {
     /// The metric label and log field.
-    pub const fn label(&self) -> &'static str {
+    pub(super) const fn label(&self) -> &'static str {
         match self {
             Self::ByClient => "client_closed",
             Self::ByBroker => "broker_closed",
@@ -167,7 +167,7 @@ enum Upstream {
 }
 
 /// A session in progress.
-pub struct Session {
+pub(super) struct Session {
     shared: Arc<Shared>,
     who: ClientInfo,
     route: Route,
@@ -207,7 +207,7 @@ pub struct Session {
 
 impl Session {
     /// Serves a client until one side is done, and tells why.
-    pub async fn serve(
+    pub(super) async fn serve(
         shared: Arc<Shared>,
         client: Stream,
         who: ClientInfo,

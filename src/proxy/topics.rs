@@ -30,7 +30,7 @@ const ENTRY_BYTES: usize = 160;
 
 /// One topic, resolved.
 #[derive(Debug)]
-pub struct TopicHandle {
+pub(super) struct TopicHandle {
     /// Its name.
     pub name: Arc<str>,
     /// What the configuration says of it.
@@ -51,7 +51,7 @@ pub struct TopicHandle {
 
 impl TopicHandle {
     /// About the memory it takes.
-    pub fn remembered_bytes(&self) -> usize {
+    pub(super) fn remembered_bytes(&self) -> usize {
         let member_bytes = size_of::<Option<Arc<cluster::Topic>>>();
         total([
             size_of::<Self>(),
@@ -62,13 +62,13 @@ impl TopicHandle {
     }
 
     /// The topic's own limit at this session's broker, as last read.
-    pub fn own(&self) -> Option<Learned> {
+    pub(super) fn own(&self) -> Option<Learned> {
         let known = self.known.as_ref()?;
         known.batch_limit_at(self.node.as_deref()).map(Learned::own)
     }
 
     /// The tightest limit that was learned: the topic's own, or what a member of its family leaves.
-    pub fn learned(&self) -> Option<Learned> {
+    pub(super) fn learned(&self) -> Option<Learned> {
         let own = self.own();
         if self.members.is_empty() {
             return own;
@@ -82,7 +82,7 @@ impl TopicHandle {
 
     /// The broker writes a batch of this codec again before it stores it: the topic has a `compression.type` of its own,
     /// or it is not known that it has none. By what was read last: only batches that no usual client makes differ.
-    pub fn is_rewritten(&self, codec: Option<Codec>) -> bool {
+    pub(super) fn is_rewritten(&self, codec: Option<Codec>) -> bool {
         let known = self.known.as_ref();
         match known.and_then(|known| known.compression_type_at(self.node.as_deref())) {
             Some(CompressionType::Producer) => false,
@@ -93,14 +93,14 @@ impl TopicHandle {
     }
 
     /// The family member with this name, if its limits count here.
-    pub fn member(&self, name: &str) -> Option<&Arc<cluster::Topic>> {
+    pub(super) fn member(&self, name: &str) -> Option<&Arc<cluster::Topic>> {
         let mut members = self.members.iter().flatten();
         members.find(|known| &*known.name == name)
     }
 
     /// The topic's own limit counts, and nobody has looked the topic up yet, or its limits are not known as this
     /// session's broker applies them. The latter is said once: we may not be allowed to know.
-    pub fn wants_looking_up(&self) -> bool {
+    pub(super) fn wants_looking_up(&self) -> bool {
         let is_unasked = || !self.was_asked.load(Relaxed) && !self.was_asked.swap(true, Relaxed);
         self.policy.inherits && (self.known.is_none() || is_unasked())
     }
@@ -133,7 +133,7 @@ impl TopicHandle {
     }
 
     /// The topic is the one a response names.
-    pub fn is(&self, key: TopicKey<'_>) -> bool {
+    pub(super) fn is(&self, key: TopicKey<'_>) -> bool {
         match key {
             TopicKey::Name(name) => name == self.name.as_bytes(),
             TopicKey::Id(id) => self
@@ -146,7 +146,7 @@ impl TopicHandle {
 
 /// How a session looks a topic up.
 #[derive(Debug)]
-pub enum Resolved {
+pub(super) enum Resolved {
     /// Here it is.
     Topic(Arc<TopicHandle>),
     /// A name that no topic can have.
@@ -157,7 +157,7 @@ pub enum Resolved {
 
 /// The handles of one session.
 #[derive(Debug, Default)]
-pub struct TopicCache {
+pub(super) struct TopicCache {
     /// The broker this session talks to, where it is a particular one.
     node_id: Option<i32>,
     /// The policy they were made from.
@@ -179,7 +179,7 @@ pub struct TopicCache {
 
 impl TopicCache {
     /// Nothing yet, for a session that talks to this broker.
-    pub fn new(node_id: Option<i32>) -> Self {
+    pub(super) fn new(node_id: Option<i32>) -> Self {
         Self {
             node_id,
             ..Self::default()
@@ -188,7 +188,7 @@ impl TopicCache {
 
     /// Forgets everything if the policy has changed since, or other rules are for the client by what is known of it
     /// now. Where no rule asks for clients, nothing is looked at.
-    pub fn follow(&mut self, policy: &Arc<Policy>, client: &ClientInfo) {
+    pub(super) fn follow(&mut self, policy: &Arc<Policy>, client: &ClientInfo) {
         if self
             .policy
             .as_ref()
@@ -212,7 +212,7 @@ impl TopicCache {
     }
 
     /// When the policy that is followed has batches decoded.
-    pub fn decode(&self, shared: &Shared) -> Decode {
+    pub(super) fn decode(&self, shared: &Shared) -> Decode {
         match &self.policy {
             Some(policy) => policy.decode(),
             None => shared.decode(),
@@ -220,29 +220,29 @@ impl TopicCache {
     }
 
     /// The same for as long as the same rules are for the client.
-    pub const fn generation(&self) -> u64 {
+    pub(super) const fn generation(&self) -> u64 {
         self.generation
     }
 
     /// The rules in force and which of them are for the client, for whoever outlives this.
-    pub fn rules(&self) -> Option<(Arc<Policy>, ClientRules)> {
+    pub(super) fn rules(&self) -> Option<(Arc<Policy>, ClientRules)> {
         Some((Arc::clone(self.policy.as_ref()?), self.client.clone()))
     }
 
     /// About the memory that its handles take.
-    pub const fn remembered_bytes(&self) -> usize {
+    pub(super) const fn remembered_bytes(&self) -> usize {
         self.bytes
     }
 
     /// Forgets every topic.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.by_name.clear();
         self.by_id.clear();
         (self.bytes, self.unknown) = (0, 0);
     }
 
     /// After a request or a response that named many unknown topics: forgets these.
-    pub fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         if self.unknown > REMEMBERED_UNKNOWN {
             let bytes = &mut self.bytes;
             self.by_name.retain(|name, handle| {
@@ -295,7 +295,7 @@ impl TopicCache {
     }
 
     /// The handle for a topic as a request names it.
-    pub fn resolve(&mut self, shared: &Shared, key: TopicKey<'_>) -> Resolved {
+    pub(super) fn resolve(&mut self, shared: &Shared, key: TopicKey<'_>) -> Resolved {
         match key {
             TopicKey::Name(name) => match self.by_name.get(name) {
                 Some(handle) if handle.holds(shared) => Resolved::Topic(Arc::clone(handle)),

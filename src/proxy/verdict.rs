@@ -27,11 +27,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-pub use self::confirm::ToConfirm;
+pub(super) use self::confirm::ToConfirm;
 use self::evaluate::Evaluation;
-pub use self::evaluate::{Inspected, LongDecode, inspect_long};
-pub use self::gathered::{Confirmed, Gathered, Question, Step, Work};
-pub use self::offload::{Offload, Ready, Stage, ToOffload};
+pub(super) use self::evaluate::{Inspected, LongDecode, inspect_long};
+pub(super) use self::gathered::{Confirmed, Gathered, Question, Step, Work};
+pub(super) use self::offload::{Offload, Ready, Stage, ToOffload};
 use self::outcome::{Evaluated, Measured, Outcome};
 use self::repeated::Repeated;
 pub use self::trial::{Fate, Trial, Tried};
@@ -55,7 +55,7 @@ const NO_RECORDS: &str = "sizegate: the request holds no records for this partit
 
 /// A learned limit this young refuses without being read again: no broker changes a limit and tells of it in less,
 /// and a client that resends what is refused without pause costs its broker at most 200 reads a second.
-pub const CURRENT: Duration = Duration::from_millis(5);
+pub(super) const CURRENT: Duration = Duration::from_millis(5);
 
 /// Unknown topics of one request that are looked up; more are answered as if the cluster had not been asked.
 const MOST_ASKED: usize = 1000;
@@ -66,7 +66,7 @@ const KEPT_PARTITIONS: usize = 256;
 /// A partition that was forwarded. Its sizes are counted when this is dropped, which is when the broker has answered,
 /// unless the broker refused them: a size that nobody stored is no measure for a limit.
 #[derive(Debug)]
-pub struct Sent {
+pub(super) struct Sent {
     /// Its topic.
     pub topic: Arc<TopicHandle>,
     /// `index`
@@ -90,7 +90,7 @@ pub struct Sent {
 impl Sent {
     /// About the memory it takes. Topics that exist are no more than the cluster has, and others hold them too; one
     /// that was invented may be held by this alone.
-    pub fn remembered_bytes(&self) -> usize {
+    pub(super) fn remembered_bytes(&self) -> usize {
         let is_known = self.topic.known.is_some();
         let topic = (!is_known).then(|| self.topic.remembered_bytes());
         total([size_of::<Self>(), topic.unwrap_or_default()])
@@ -99,7 +99,7 @@ impl Sent {
 
 /// A partition that was not.
 #[derive(Debug)]
-pub struct Refused {
+pub(super) struct Refused {
     /// The topic as the request encodes it.
     pub topic_key: Vec<u8>,
     /// Its result.
@@ -108,7 +108,7 @@ pub struct Refused {
 
 impl Refused {
     /// About the memory it takes.
-    pub fn remembered_bytes(&self) -> usize {
+    pub(super) fn remembered_bytes(&self) -> usize {
         total([
             size_of::<Self>(),
             self.topic_key.len(),
@@ -119,7 +119,7 @@ impl Refused {
 
 /// A verdict.
 #[derive(Debug, Default)]
-pub struct Verdict {
+pub(super) struct Verdict {
     /// What goes on to the broker.
     pub forward: Forward,
     /// What is forwarded and was measured.
@@ -130,7 +130,7 @@ pub struct Verdict {
 
 /// What goes on to the broker.
 #[derive(Debug, Default)]
-pub enum Forward {
+pub(super) enum Forward {
     /// The frame as it is.
     #[default]
     Whole,
@@ -141,7 +141,7 @@ pub enum Forward {
 }
 
 /// Judges the requests of one session.
-pub struct Judge {
+pub(super) struct Judge {
     shared: Arc<Shared>,
     /// The broker whose limits count; `None` where it is not known which one this session talks to.
     node_id: Option<i32>,
@@ -158,7 +158,7 @@ pub struct Judge {
 
 impl Judge {
     /// A judge for one session, which talks to this broker.
-    pub fn new(shared: Arc<Shared>, node_id: Option<i32>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, node_id: Option<i32>) -> Self {
         Self {
             shared,
             node_id,
@@ -172,17 +172,17 @@ impl Judge {
     }
 
     /// The request last evaluated.
-    pub const fn layout(&self) -> &Layout {
+    pub(super) const fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// The `client_id` of the request last evaluated.
-    pub fn client_id<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
+    pub(super) fn client_id<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
         frame.get(self.layout.client_id.clone()?)
     }
 
     /// Gives back the memory of an unusually large request.
-    pub fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         let room = self
             .layout
             .partitions
@@ -197,7 +197,7 @@ impl Judge {
     }
 
     /// Looks at every partition of a whole frame by these rules, and tells what comes before [`Judge::commit`].
-    pub fn evaluate(
+    pub(super) fn evaluate(
         &mut self,
         frame: &[u8],
         version: i16,
@@ -431,7 +431,7 @@ fn records_of(layout: &Layout, partition_entry: usize) -> Option<Range<usize>> {
 }
 
 /// Refusals as the response groups them: one entry per topic.
-pub fn by_topic(refused: Vec<Refused>) -> Vec<TopicResult> {
+pub(super) fn by_topic(refused: Vec<Refused>) -> Vec<TopicResult> {
     let mut topics: Vec<TopicResult> = Vec::new();
     let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
     for Refused { topic_key, result } in refused {

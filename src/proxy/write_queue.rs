@@ -20,7 +20,7 @@ const VECTORED: usize = 64;
 
 /// A queue of pieces. Empty, it holds no memory but its own few words and no budget.
 #[derive(Debug, Default)]
-pub struct WriteQueue {
+pub(super) struct WriteQueue {
     pieces: VecDeque<Bytes>,
     bytes: usize,
     /// Bytes that left, in all.
@@ -34,29 +34,29 @@ pub struct WriteQueue {
 
 impl WriteQueue {
     /// Nothing waits to be written.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty() && !self.is_flushing
     }
 
     /// Bytes that wait to be written.
-    pub const fn len(&self) -> usize {
+    pub(super) const fn len(&self) -> usize {
         self.bytes
     }
 
     /// Bytes that left, in all.
-    pub const fn written(&self) -> u64 {
+    pub(super) const fn written(&self) -> u64 {
         self.written
     }
 
     /// Bytes that wait and for which no budget is held.
-    pub fn uncovered_bytes(&self) -> usize {
+    pub(super) fn uncovered_bytes(&self) -> usize {
         self.bytes
             .saturating_sub(self.lease.bytes())
             .saturating_sub(self.paid_bytes)
     }
 
     /// Appends a piece.
-    pub fn push(&mut self, piece: Bytes) {
+    pub(super) fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.bytes.increase_by(piece.len());
             self.pieces.push_back(piece);
@@ -64,20 +64,20 @@ impl WriteQueue {
     }
 
     /// Appends a piece whose memory is paid for already, and given back with the piece.
-    pub fn push_paid(&mut self, piece: Bytes) {
+    pub(super) fn push_paid(&mut self, piece: Bytes) {
         self.paid_bytes.increase_by(piece.len());
         self.push(piece);
     }
 
     /// Budget for what is queued: given back when everything is written, at once if nothing is queued.
-    pub fn hold(&mut self, lease: Lease) {
+    pub(super) fn hold(&mut self, lease: Lease) {
         if !self.is_empty() {
             self.lease.join(lease);
         }
     }
 
     /// Writes until the queue is empty or the peer takes no more.
-    pub fn poll_write<W: AsyncWrite + Unpin>(
+    pub(super) fn poll_write<W: AsyncWrite + Unpin>(
         &mut self,
         to: &mut W,
         cx: &mut Context<'_>,

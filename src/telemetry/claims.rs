@@ -188,7 +188,7 @@ pub struct ClaimMetrics {
 }
 
 /// A record that keeps consumers waiting: topic, partition, offset.
-pub type HeldAt = (Arc<str>, i32, i64);
+pub(super) type HeldAt = (Arc<str>, i32, i64);
 
 /// Somebody who still waits has asked within this.
 const HELD: Duration = Duration::from_secs(60);

@@ -240,7 +240,7 @@ pub(super) struct ApiCells {
 }
 
 impl ProcessCells {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             apis: std::array::from_fn(|_| ApiCells::default()),
             other_apis: ApiCells::default(),
@@ -250,13 +250,13 @@ impl ProcessCells {
     }
 
     /// API keys beyond the table share one entry.
-    pub fn api(&self, api_key: i16) -> &ApiCells {
+    pub(super) fn api(&self, api_key: i16) -> &ApiCells {
         let index = usize::try_from(api_key).ok();
         let api = index.and_then(|index| self.apis.get(index));
         api.unwrap_or(&self.other_apis)
     }
 
-    pub fn inspection(&self, proof: &str, codec: Codec) -> &Counter {
+    pub(super) fn inspection(&self, proof: &str, codec: Codec) -> &Counter {
         let [header, bound, walk, decode, sampled, other] = &self.inspections;
         codec.cell(match proof {
             "header" => header,
@@ -279,7 +279,7 @@ pub(super) struct Cells {
 
 impl Cells {
     /// Appends every family that has a sample.
-    pub fn write(&self, text: &mut String) {
+    pub(super) fn write(&self, text: &mut String) {
         let known = self.known.get().and_then(Weak::upgrade);
         let mut topics = self.topics.exported();
         if let Some(known) = &known {

@@ -17,7 +17,7 @@ use crate::text::as_rfc3339;
 use crate::text::first_bytes;
 
 /// How many of a kind are kept; the one not seen for longest goes first.
-pub const KEPT: usize = 200;
+pub(super) const KEPT: usize = 200;
 /// The longest word that a client says of itself.
 const WORD_BYTES: usize = 128;
 

@@ -22,15 +22,15 @@ pub(super) struct Family {
 }
 
 impl Family {
-    pub fn counters(spec: Spec) -> Self {
+    pub(super) fn counters(spec: Spec) -> Self {
         Self::new(spec, "counter")
     }
 
-    pub fn gauges(spec: Spec) -> Self {
+    pub(super) fn gauges(spec: Spec) -> Self {
         Self::new(spec, "gauge")
     }
 
-    pub fn histograms(spec: Spec) -> Self {
+    pub(super) fn histograms(spec: Spec) -> Self {
         Self::new(spec, "histogram")
     }
 
@@ -42,24 +42,24 @@ impl Family {
         }
     }
 
-    pub fn counter_if_used(&mut self, values: &[&str], count: u64) {
+    pub(super) fn counter_if_used(&mut self, values: &[&str], count: u64) {
         if count > 0 {
             self.counter(values, count);
         }
     }
 
-    pub fn counter(&mut self, values: &[&str], count: u64) {
+    pub(super) fn counter(&mut self, values: &[&str], count: u64) {
         self.series("", values);
         put(&mut self.samples, format_args!(" {count}\n"));
     }
 
-    pub fn gauge(&mut self, values: &[&str], value: f64) {
+    pub(super) fn gauge(&mut self, values: &[&str], value: f64) {
         self.series("", values);
         put(&mut self.samples, format_args!(" {value}\n"));
     }
 
     /// Nothing, when nothing was counted.
-    pub fn histogram(&mut self, values: &[&str], snapshot: &Snapshot) {
+    pub(super) fn histogram(&mut self, values: &[&str], snapshot: &Snapshot) {
         if snapshot.count == 0 {
             return;
         }
@@ -86,7 +86,7 @@ impl Family {
     }
 
     /// Appends the block; nothing where there is no sample.
-    pub fn write(&self, text: &mut String) {
+    pub(super) fn write(&self, text: &mut String) {
         if self.samples.is_empty() {
             return;
         }

@@ -305,7 +305,7 @@ pub(super) struct Topics {
 }
 
 impl Topics {
-    pub fn new(bound: usize) -> Self {
+    pub(super) fn new(bound: usize) -> Self {
         Self {
             bound,
             named: RwLock::default(),
@@ -313,7 +313,7 @@ impl Topics {
         }
     }
 
-    pub fn resolve(&self, name: &str) -> Arc<TopicMetrics> {
+    pub(super) fn resolve(&self, name: &str) -> Arc<TopicMetrics> {
         if name == OTHER {
             return Arc::clone(&self.other);
         }
@@ -334,11 +334,11 @@ impl Topics {
     }
 
     /// The topic's handle if it was ever resolved and has a label of its own.
-    pub fn find(&self, name: &str) -> Option<Arc<TopicMetrics>> {
+    pub(super) fn find(&self, name: &str) -> Option<Arc<TopicMetrics>> {
         self.read().get(name).cloned()
     }
 
-    pub fn forget(&self, name: &str) {
+    pub(super) fn forget(&self, name: &str) {
         let removed = self
             .named
             .write()
@@ -350,7 +350,7 @@ impl Topics {
     }
 
     /// All that are exported: the named ones, and `_other` once something was counted there.
-    pub fn exported(&self) -> Vec<Arc<TopicMetrics>> {
+    pub(super) fn exported(&self) -> Vec<Arc<TopicMetrics>> {
         let mut topics: Vec<_> = self.read().values().cloned().collect();
         if self.other_is_used() {
             topics.push(Arc::clone(&self.other));
@@ -359,7 +359,7 @@ impl Topics {
     }
 
     /// So many topics have a label of their own at most.
-    pub const fn bound(&self) -> usize {
+    pub(super) const fn bound(&self) -> usize {
         self.bound
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// What was measured of one topic.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// `batch_wire_bytes`
     pub batch: Histogram,
     /// `record_bytes`
@@ -19,7 +19,7 @@ pub struct Measured {
 
 /// How many sizes were at most so many bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     /// By inclusive upper bound.
     pub at_most: BTreeMap<u64, f64>,
     /// All of them (`le="+Inf"`).
@@ -29,7 +29,7 @@ pub struct Histogram {
 /// Why a text holds nothing to go by.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: `{text}` is no sample of Prometheus' text format")]
-pub struct NoSample {
+pub(super) struct NoSample {
     line: usize,
     text: String,
 }
@@ -38,7 +38,7 @@ pub struct NoSample {
 ///
 /// # Errors
 /// A line that begins like one of our histograms and cannot be read.
-pub fn read(text: &str) -> Result<BTreeMap<String, Measured>, NoSample> {
+pub(super) fn read(text: &str) -> Result<BTreeMap<String, Measured>, NoSample> {
     let mut topics = BTreeMap::new();
     for (number, line) in (1..).zip(text.lines()) {
         let histogram: fn(&mut Measured) -> &mut Histogram = match line.split('{').next() {

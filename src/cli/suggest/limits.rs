@@ -15,7 +15,7 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// What is suggested for one topic.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TopicLimits {
+pub(super) struct TopicLimits {
     /// `record_bytes`
     pub record: Proposal,
     /// `uncompressed_bytes`
@@ -26,7 +26,7 @@ pub struct TopicLimits {
 
 /// What is suggested for one limit.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Proposal {
+pub(super) enum Proposal {
     /// Too little was measured.
     TooFew {
         /// So many.
@@ -45,7 +45,7 @@ pub enum Proposal {
 
 /// A limit, what it would have refused, and one that is tighter.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Suggestion {
+pub(super) struct Suggestion {
     /// Bytes.
     pub bytes: u64,
     /// So many were measured.
@@ -58,7 +58,7 @@ pub struct Suggestion {
 
 /// How much is to pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Target {
+pub(super) struct Target {
     /// Suggest the limit at p99.9 and margin instead of one that refuses nothing.
     pub tight: bool,
     /// Added to the largest, and to p99.9: 0.25 is a quarter.
@@ -68,7 +68,7 @@ pub struct Target {
 }
 
 /// For one topic.
-pub fn suggest(measured: &Measured, wish: &Target) -> TopicLimits {
+pub(super) fn suggest(measured: &Measured, wish: &Target) -> TopicLimits {
     TopicLimits {
         record: of(&measured.record, wish, LEAST_RECORD_BYTES, false),
         uncompressed: of(&measured.uncompressed, wish, BATCHING_BYTES, false),

@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 256 * 1024 * 1024;
 ///
 /// # Errors
 /// In words, with what to do.
-pub fn read(from: &str) -> Result<String, String> {
+pub(super) fn read(from: &str) -> Result<String, String> {
     if let Some(rest) = from.strip_prefix("http://") {
         return over_http(rest).map_err(|error| format!("{from}: {error}"));
     }

@@ -16,7 +16,7 @@ const RESETS: usize = 1_000;
 
 /// Of one session.
 #[derive(Debug, Default)]
-pub struct Returns {
+pub(super) struct Returns {
     /// Who it is, and the [`ClientInfo::revision`] it was found for.
     consumer: Option<(u64, Consumer)>,
     resets: HashSet<u64>,
@@ -26,7 +26,7 @@ pub struct Returns {
 
 /// Of one partition of it.
 #[derive(Debug, Default)]
-pub struct Partition {
+pub(super) struct Partition {
     pass: Pass,
     /// It begins here or has come back, and nothing large was served yet.
     awaits_large: bool,
@@ -35,14 +35,14 @@ pub struct Partition {
 
 impl Partition {
     /// The consumer asks for this offset.
-    pub fn asked(&mut self, offset: i64) {
+    pub(super) fn asked(&mut self, offset: i64) {
         if let Some(visits) = &mut self.visits {
             visits.asked(offset);
         }
     }
 
     /// The session has ended.
-    pub fn leave(&mut self, shared: &Shared, now: Instant) {
+    pub(super) fn leave(&mut self, shared: &Shared, now: Instant) {
         if let Some(visits) = self.visits.take() {
             visits.leave(&shared.stuck, now);
         }
@@ -50,7 +50,7 @@ impl Partition {
 }
 
 /// Where something is served, and to whom.
-pub struct At<'a> {
+pub(super) struct At<'a> {
     pub shared: &'a Shared,
     pub client: &'a ClientInfo,
     pub topic: &'a TopicHandle,
@@ -62,7 +62,7 @@ pub struct At<'a> {
 
 impl Returns {
     /// The first batch of a partition is served. `Some`: for the how manieth time, to a consumer that is stuck.
-    pub fn first(&mut self, at: &At<'_>, of: &mut Partition, is_large: bool) -> Option<u64> {
+    pub(super) fn first(&mut self, at: &At<'_>, of: &mut Partition, is_large: bool) -> Option<u64> {
         let consumer = self.consumer(at.shared, at.client);
         let joins = at.shared.stuck.groups.joins_of(consumer);
         let is_reset = || !self.resets.is_empty() && self.resets.remove(&place(at));
@@ -72,7 +72,12 @@ impl Returns {
     }
 
     /// A large batch behind the first one is served.
-    pub fn behind(&mut self, at: &At<'_>, of: &mut Partition, base_offset: i64) -> Option<u64> {
+    pub(super) fn behind(
+        &mut self,
+        at: &At<'_>,
+        of: &mut Partition,
+        base_offset: i64,
+    ) -> Option<u64> {
         std::mem::take(&mut of.awaits_large)
             .then(|| self.large(at, of, true, Some(base_offset)))
             .flatten()
@@ -106,7 +111,7 @@ impl Returns {
     }
 
     /// The session has ended, or its client will ask for nothing more.
-    pub fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.has_left = true;
     }
 
@@ -131,7 +136,7 @@ fn place(at: &At<'_>) -> u64 {
 }
 
 /// A request that tells how the consumer came to an offset, being read.
-pub struct Positions<'a> {
+pub(super) struct Positions<'a> {
     pub returns: &'a mut Returns,
     pub shared: &'a Shared,
     pub client: &'a mut ClientInfo,

@@ -42,7 +42,7 @@ const STILL_LOST: Duration = Duration::from_secs(60);
 
 /// A partition that may bear tickets.
 #[derive(Debug)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// Its entry in the response.
     pub entry: usize,
     /// Its number.
@@ -78,7 +78,7 @@ enum Kind {
 }
 
 /// Partitions of a response that may bear tickets. Nothing is decoded, and nothing is copied.
-pub fn candidates(frame: &Bytes, layout: &Layout, asked: &FetchAsked) -> Vec<Candidate> {
+pub(crate) fn candidates(frame: &Bytes, layout: &Layout, asked: &FetchAsked) -> Vec<Candidate> {
     let mut found = Vec::new();
     for topic in &layout.topics {
         let Ok(key) = layout.topic_key(frame, topic) else {

@@ -16,9 +16,9 @@ use tokio_util::io::poll_read_buf;
 use crate::net::Stream;
 
 /// One buffer. Room for two reads, so that a frame which begins in one read and ends in the next stays in place.
-pub const BUFFER_BYTES: usize = 512 * 1024;
+pub(super) const BUFFER_BYTES: usize = 512 * 1024;
 /// One read. Larger reads save system calls: 256 KiB halves the CPU time of 8 KiB on loopback.
-pub const READ_BYTES: usize = 256 * 1024;
+pub(super) const READ_BYTES: usize = 256 * 1024;
 /// One read when the budget is short: small enough that ten thousand sessions do not matter.
 const SHORT_READ_BYTES: usize = 4 * 1024;
 
@@ -28,14 +28,14 @@ const SLACK_BYTES: usize = 4 * 1024;
 /// Buffers kept by one worker.
 const KEPT_BUFFERS: usize = 8;
 /// A buffer that grew beyond this for one large frame is not kept.
-pub const LARGEST_KEPT_BYTES: usize = 2 * 1024 * 1024;
+pub(super) const LARGEST_KEPT_BYTES: usize = 2 * 1024 * 1024;
 
 thread_local! {
     static BUFFERS: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Bytes of one read.
-pub const fn read_bytes(is_short: bool) -> usize {
+pub(super) const fn read_bytes(is_short: bool) -> usize {
     if is_short {
         SHORT_READ_BYTES
     } else {
@@ -44,12 +44,12 @@ pub const fn read_bytes(is_short: bool) -> usize {
 }
 
 /// An empty buffer with room for [`BUFFER_BYTES`] at least.
-pub fn borrow() -> BytesMut {
+pub(super) fn borrow() -> BytesMut {
     lend(BUFFER_BYTES)
 }
 
 /// An empty buffer with room for a frame of `frame_bytes`, and for [`BUFFER_BYTES`] at least.
-pub fn borrow_for(frame_bytes: usize) -> BytesMut {
+pub(super) fn borrow_for(frame_bytes: usize) -> BytesMut {
     lend(frame_bytes.saturating_add(SLACK_BYTES).max(BUFFER_BYTES))
 }
 
@@ -63,7 +63,7 @@ fn lend(bytes: usize) -> BytesMut {
 }
 
 /// Takes back a buffer that is empty. Slices of it may still be on their way.
-pub fn give_back(buffer: BytesMut) {
+pub(super) fn give_back(buffer: BytesMut) {
     BUFFERS.with_borrow_mut(|kept| {
         if kept.len() < KEPT_BUFFERS && buffer.capacity() <= LARGEST_KEPT_BYTES {
             kept.push(buffer);
@@ -77,7 +77,7 @@ pub fn give_back(buffer: BytesMut) {
 }
 
 /// Reads at most `most` bytes to the end of `buffer`; 0 is the end of the stream.
-pub fn poll_read<R: AsyncRead + Unpin>(
+pub(super) fn poll_read<R: AsyncRead + Unpin>(
     from: &mut R,
     cx: &mut Context<'_>,
     buffer: &mut BytesMut,
@@ -90,7 +90,7 @@ pub fn poll_read<R: AsyncRead + Unpin>(
 }
 
 /// Reads what is there, at most one read; empty at the end of the stream.
-pub fn poll_read_chunk(
+pub(super) fn poll_read_chunk(
     from: &mut Stream,
     cx: &mut Context<'_>,
     is_short: bool,

@@ -27,7 +27,7 @@ use crate::proxy::verdict::{
 const ASK: Duration = Duration::from_secs(8);
 
 /// A step on its way.
-pub type Gathering = Pin<Box<dyn Future<Output = Pending> + Send>>;
+pub(super) type Gathering = Pin<Box<dyn Future<Output = Pending> + Send>>;
 
 impl Session {
     /// Takes the next step of a request.

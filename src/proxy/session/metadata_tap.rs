@@ -12,7 +12,7 @@ use crate::wire::walk::{METADATA_TOPICS, Visitor, Walker};
 const FIRST_WITH_IDS: i16 = 10;
 
 /// Reads one response from behind its broker list.
-pub struct MetadataTap {
+pub(super) struct MetadataTap {
     walker: Walker,
     listener: TopicReader,
 }
@@ -35,7 +35,7 @@ struct TopicFields {
 
 impl MetadataTap {
     /// For a response of which `left` bytes follow its broker list; `None` if it bears no topic ids.
-    pub fn of(cluster: &Cluster, version: i16, left: usize) -> Option<Box<Self>> {
+    pub(super) fn of(cluster: &Cluster, version: i16, left: usize) -> Option<Box<Self>> {
         (version >= FIRST_WITH_IDS).then(|| {
             Box::new(Self {
                 walker: Walker::new(&METADATA_TOPICS, version, left as u64),
@@ -48,7 +48,7 @@ impl MetadataTap {
     }
 
     /// More of the response. `false`: there is no more to learn from it.
-    pub fn read(&mut self, bytes: &[u8]) -> bool {
+    pub(super) fn read(&mut self, bytes: &[u8]) -> bool {
         match self.walker.advance(bytes, &mut self.listener) {
             Ok(_) => !self.walker.is_at_tail(),
             Err(malformed) => {

@@ -32,7 +32,7 @@ use crate::wire::splice::Piece;
 const LONGEST: Duration = Duration::from_secs(24);
 
 /// A request as it came.
-pub struct Original {
+pub(super) struct Original {
     frame: Bytes,
     held: Arc<Held>,
     deadline: Instant,

@@ -3,7 +3,7 @@
 //!
 //! Invariant: whatever leaves for the broker leaves in whole frames, in the order in which it came.
 
-pub mod configs;
+pub(super) mod configs;
 mod fetch;
 mod frames;
 mod produce;
@@ -32,7 +32,7 @@ use crate::wire::api::{self, FrameHead};
 
 /// The way in.
 #[derive(Default)]
-pub struct Requests {
+pub(super) struct Requests {
     intake: Intake,
     /// Arrived and not yet used: half a frame, or what follows a frame that waits for its verdict.
     rest: BytesMut,
@@ -116,7 +116,7 @@ pub(super) struct Pending {
 
 impl Requests {
     /// Memory or knowledge is waited for.
-    pub fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         self.waiting.is_some() || !self.queue.is_empty()
     }
 
@@ -126,7 +126,7 @@ impl Requests {
     }
 
     /// The rest of a frame has yet to come.
-    pub fn is_half_here(&self) -> bool {
+    pub(super) fn is_half_here(&self) -> bool {
         !self.is_at_boundary()
     }
 
@@ -143,12 +143,12 @@ impl Requests {
     }
 
     /// A head takes longer than any client needs for it.
-    pub fn is_head_late(&self) -> bool {
+    pub(super) fn is_head_late(&self) -> bool {
         self.head_begun.is_some_and(|begun| begun.elapsed() >= HEAD)
     }
 
     /// What is remembered of a frame that is not kept.
-    pub fn remembered_bytes(&self) -> usize {
+    pub(super) fn remembered_bytes(&self) -> usize {
         match &self.intake {
             Intake::Drain(oversized) => oversized.remembered_bytes(),
             Intake::Frame | Intake::Pass(_) => 0,
@@ -156,7 +156,7 @@ impl Requests {
     }
 
     /// Too little of the frame that is half here came for too long, or it takes too long in all.
-    pub fn has_stalled(&mut self) -> bool {
+    pub(super) fn has_stalled(&mut self) -> bool {
         let Some(half) = &mut self.half else {
             return false;
         };

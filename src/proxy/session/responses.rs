@@ -32,7 +32,7 @@ const LONGEST_ADDRESSES: usize = 4 * 1024 * 1024;
 
 /// The way back.
 #[derive(Default)]
-pub struct Responses {
+pub(super) struct Responses {
     intake: Intake,
     rest: Bytes,
     /// For how long the Produce response in hand asks its client to be silent.
@@ -87,17 +87,17 @@ impl Default for Intake {
 
 impl Responses {
     /// A response has begun and is not over: its entry has left the list of requests in flight, and some of its bytes have yet to come.
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         !matches!(&self.intake, Intake::Head(begun) if begun.is_empty())
     }
 
     /// The response in hand waits for its originals.
-    pub fn is_redeeming(&self) -> bool {
+    pub(super) fn is_redeeming(&self) -> bool {
         matches!(self.intake, Intake::Redeem { .. })
     }
 
     /// Memory for what is held of the response in hand.
-    pub fn held_bytes(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         match &self.intake {
             Intake::Hold { frame, .. } => frame.capacity(),
             Intake::Tail { tail, .. } => tail.capacity(),

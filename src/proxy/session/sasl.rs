@@ -14,7 +14,7 @@ use crate::wire::sasl::{self, Mechanism};
 
 /// The exchange in hand.
 #[derive(Debug, Default)]
-pub struct Exchange {
+pub(super) struct Exchange {
     mechanism: Option<Mechanism>,
     /// The name in its first message; `Some(None)` where that shows none.
     claimed: Option<Option<Arc<str>>>,

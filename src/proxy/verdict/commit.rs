@@ -26,7 +26,7 @@ const MOST_FLAGGED: i32 = 65_536;
 
 impl Judge {
     /// Counts, logs and refuses what [`Judge::evaluate`] found.
-    pub fn commit(
+    pub(crate) fn commit(
         &mut self,
         frame: &[u8],
         asked: &Gathered,
@@ -448,7 +448,7 @@ impl Measured {
 
 impl Sent {
     /// The broker refused it for its size.
-    pub fn refused_by_broker(&self) {
+    pub(crate) fn refused_by_broker(&self) {
         self.is_refused.set(true);
     }
 }

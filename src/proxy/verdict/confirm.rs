@@ -17,7 +17,7 @@ use crate::wire::produce::FIRST_TOPIC_ID_VERSION;
 
 /// What is asked of one topic before anything is refused.
 #[derive(Debug)]
-pub struct ToConfirm {
+pub(crate) struct ToConfirm {
     /// Its name.
     pub topic: Arc<str>,
     /// Whether the session's own broker has a partition of it that nobody has told us of. Else only its limits.

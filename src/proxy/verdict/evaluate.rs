@@ -40,7 +40,7 @@ const MOST_DECODES: u8 = 5;
 
 /// A batch whose verdict needs a decode too long for a session's turn.
 #[derive(Debug)]
-pub struct LongDecode {
+pub(crate) struct LongDecode {
     /// As [`Evaluation::known`] counts.
     pub(super) partition_entry: usize,
     pub(super) records: Range<usize>,
@@ -71,17 +71,17 @@ impl Look {
 
 /// What was found inside a batch.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub(super) inspection: Inspection,
     /// One violation for every gate, where all were looked at.
     overs: Vec<Over>,
 }
 
 /// What was found off the session's turn, by partition entry, in ascending order.
-pub type Inspected = Vec<(usize, Seen)>;
+pub(crate) type Inspected = Vec<(usize, Seen)>;
 
 /// Inspects what was too long for the session's turn. Runs where nobody waits for the thread.
-pub fn inspect_long(frame: &[u8], decodes: &[LongDecode]) -> Inspected {
+pub(crate) fn inspect_long(frame: &[u8], decodes: &[LongDecode]) -> Inspected {
     let mut left = DECODE_IN_ALL_BYTES;
     let inspect_one = |decode: &LongDecode| {
         let records = frame.get(decode.records.clone())?;

@@ -13,7 +13,7 @@ use crate::policy::Learned;
 /// What has been asked for this request already: nothing is asked twice. (One is made and dropped for every request: so
 /// it is small, and has nothing to drop while nothing was asked.)
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub(crate) struct Gathered {
     /// Unknown topic ids were looked up.
     pub ids: bool,
     /// Unknown topic names were looked up.
@@ -45,7 +45,7 @@ struct Said {
 
 /// What a session's broker says of a topic when asked.
 #[derive(Debug, Clone, Copy)]
-pub enum Confirmed {
+pub(crate) enum Confirmed {
     /// Nothing: it did not answer, or does not let us see the topic.
     Unseen,
     /// There is no such topic.
@@ -56,7 +56,7 @@ pub enum Confirmed {
 
 impl Gathered {
     /// What the cluster said is older than it may be when something is refused: where it matters, it is asked again.
-    pub fn confirm_again(&mut self) {
+    pub(crate) fn confirm_again(&mut self) {
         self.limits = false;
         self.said = None;
     }
@@ -67,7 +67,7 @@ impl Gathered {
     }
 
     /// What was found inside batches no longer holds: other bytes are in the frame.
-    pub fn forget_inspected(&mut self) {
+    pub(crate) fn forget_inspected(&mut self) {
         self.decodes = 0;
         self.inspected.clear();
     }
@@ -85,7 +85,7 @@ impl Gathered {
     }
 
     /// What was asked of a topic.
-    pub fn confirm(&mut self, topic: Arc<str>, confirmed: Confirmed) {
+    pub(crate) fn confirm(&mut self, topic: Arc<str>, confirmed: Confirmed) {
         let said = self.said.get_or_insert_default();
         match confirmed {
             Confirmed::Unseen => drop(said.unseen.insert(topic)),
@@ -96,7 +96,7 @@ impl Gathered {
     }
 
     /// What long decodes found; there may be more of them when a learned limit no longer counts.
-    pub fn inspect(&mut self, inspected: Inspected) {
+    pub(crate) fn inspect(&mut self, inspected: Inspected) {
         self.decodes = self.decodes.saturating_add(1);
         self.inspected.extend(inspected);
         self.inspected.sort_by_key(|(entry, _)| *entry);
@@ -119,7 +119,7 @@ impl Gathered {
 
 /// What comes next for a request.
 #[derive(Debug)]
-pub enum Step {
+pub(crate) enum Step {
     /// The cluster is asked.
     Ask(Question),
     /// Something is done that takes longer than a session's turn.
@@ -130,7 +130,7 @@ pub enum Step {
 
 /// What the cluster must say before the verdict.
 #[derive(Debug)]
-pub enum Question {
+pub(crate) enum Question {
     /// The names of these topic ids.
     Ids(Vec<Uuid>),
     /// Topics that nobody has heard of yet, by name.
@@ -143,7 +143,7 @@ pub enum Question {
 
 /// What must be done before the verdict.
 #[derive(Debug)]
-pub enum Work {
+pub(crate) enum Work {
     /// These batches are decoded.
     Decode(Vec<LongDecode>),
     /// It is found out what tickets would make of these batches.

@@ -17,7 +17,7 @@ use crate::vocabulary::Action;
 
 /// A batch that may be offloaded.
 #[derive(Debug)]
-pub struct ToOffload {
+pub(crate) struct ToOffload {
     /// Entry in [`crate::wire::produce::Layout::partitions`].
     pub partition_entry: usize,
     /// Its bytes in the frame.
@@ -30,7 +30,7 @@ pub struct ToOffload {
 
 /// What was offloaded of one request.
 #[derive(Debug, Default)]
-pub struct Offload {
+pub(crate) struct Offload {
     /// By partition entry.
     pub stages: BTreeMap<usize, Stage>,
     /// Nothing more is uploaded.
@@ -39,7 +39,7 @@ pub struct Offload {
 
 /// How far a batch has come.
 #[derive(Debug)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// Nothing in it is offloaded: it is judged as it came.
     Left,
     /// It has a record with our mark that is none of ours.
@@ -63,7 +63,7 @@ pub enum Stage {
 
 impl Stage {
     /// What follows from a failure. A client that waits for no response cannot be told to send again.
-    pub fn failed(failure: Failure, on_failure: StoreFailure, acks: i16) -> Self {
+    pub(crate) fn failed(failure: Failure, on_failure: StoreFailure, acks: i16) -> Self {
         match on_failure {
             StoreFailure::Refuse if acks != 0 => Self::Failed(failure),
             StoreFailure::Refuse | StoreFailure::InlineIfFits => Self::Inline(failure),
@@ -73,7 +73,7 @@ impl Stage {
 
 /// A batch that was planned.
 #[derive(Debug)]
-pub struct Ready {
+pub(crate) struct Ready {
     /// Its topic.
     pub topic: Arc<TopicHandle>,
     /// As it came.
@@ -95,7 +95,7 @@ pub(super) enum Undone {
 
 impl Offload {
     /// Gives back what was kept for uploads: there will be no more.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.is_over = true;
         for stage in self.stages.values_mut() {
             if matches!(stage, Stage::Planned(_)) {

@@ -20,12 +20,12 @@ pub(super) struct Repeated {
 
 impl Repeated {
     /// A topic has several entries.
-    pub fn has_topics(&self) -> bool {
+    pub(super) fn has_topics(&self) -> bool {
         self.has_topics
     }
 
     /// Looks for topics with several entries.
-    pub fn find(&mut self, frame: &[u8], layout: &Layout) -> Result<(), Malformed> {
+    pub(super) fn find(&mut self, frame: &[u8], layout: &Layout) -> Result<(), Malformed> {
         self.has_topics = false;
         self.first.clear();
         self.first.extend(0..layout.topics.len());
@@ -52,7 +52,7 @@ impl Repeated {
 
     /// Of a partition named twice only the last batch counts, as in the broker. But what its first look finds fault with
     /// is the response even so, and is left to it.
-    pub fn keep_last(&mut self, layout: &Layout, evaluated: &mut Vec<Evaluated>) {
+    pub(super) fn keep_last(&mut self, layout: &Layout, evaluated: &mut Vec<Evaluated>) {
         self.places.clear();
         let batches = evaluated.iter().enumerate();
         let batches = batches.filter(|(_, batch)| !batch.outcome.always_counts());

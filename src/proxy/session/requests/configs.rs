@@ -20,7 +20,7 @@ use crate::wire::config_response::{self, RefusedResource};
 use crate::wire::splice::Piece;
 
 /// A request whose verdict waits for what the cluster says.
-pub struct Pending {
+pub(crate) struct Pending {
     head: FrameHead,
     frame: Bytes,
     lease: Lease,
@@ -35,7 +35,7 @@ impl Pending {
 }
 
 /// A broker's response with what was refused here.
-pub fn merged(
+pub(crate) fn merged(
     frame: Bytes,
     api_key: i16,
     version: i16,

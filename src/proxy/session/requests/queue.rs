@@ -30,7 +30,7 @@ const COPIED_BYTES: usize = BUFFER_BYTES / 8;
 
 /// The requests, first come first. Empty, it has no memory of its own.
 #[derive(Default)]
-pub struct Queue {
+pub(super) struct Queue {
     requests: VecDeque<Waiter>,
 }
 
@@ -43,17 +43,17 @@ enum Waiter {
 
 impl Queue {
     /// Nothing waits.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
     /// Requests that wait.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.requests.len()
     }
 
     /// One more may wait.
-    pub fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.requests.len() < MOST
     }
 
