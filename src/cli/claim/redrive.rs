@@ -100,7 +100,9 @@ async fn redrive(
 ) -> Result<Outcome, String> {
     let mut progress = Progress::new();
     let topic = &args.topic;
-    let (all, _) = fallen::read(topic, desk, cluster, commands, &mut progress).await?;
+    let (mut all, _) = fallen::read(topic, desk, cluster, commands, &mut progress).await?;
+    // In the order in which they were: what is missing falls later than what is corrupt.
+    all.sort_by(|a, b| a.original.cmp(&b.original));
     let before = match all.is_empty() {
         true => HashSet::new(),
         false => redriven(topic, cluster, commands, &mut progress).await?,
