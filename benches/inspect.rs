@@ -13,6 +13,7 @@
     clippy::string_slice,
     clippy::unreachable,
     clippy::todo,
+    unreachable_pub,
     reason = "a bench"
 )]
 #![allow(missing_docs)] // criterion_group! makes a public function

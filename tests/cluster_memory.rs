@@ -11,6 +11,7 @@
     clippy::string_slice,
     clippy::unreachable,
     clippy::todo,
+    unreachable_pub,
     reason = "tests"
 )]
 

@@ -12,6 +12,7 @@
     clippy::string_slice,
     clippy::unreachable,
     clippy::todo,
+    unreachable_pub,
     reason = "tests"
 )]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]

@@ -154,10 +154,10 @@ pub(super) mod capture {
 
     /// Collects what is logged.
     #[derive(Debug, Clone, Default)]
-    pub struct Capture(Arc<Mutex<Vec<u8>>>);
+    pub(crate) struct Capture(Arc<Mutex<Vec<u8>>>);
 
     impl Capture {
-        pub fn text(&self) -> String {
+        pub(crate) fn text(&self) -> String {
             String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
         }
     }
@@ -181,7 +181,7 @@ pub(super) mod capture {
     }
 
     /// What `act` logs.
-    pub fn logged(format: LogFormat, level: &str, act: impl FnOnce(&LevelHandle)) -> String {
+    pub(crate) fn logged(format: LogFormat, level: &str, act: impl FnOnce(&LevelHandle)) -> String {
         let capture = Capture::default();
         let (subscriber, filter) = subscriber(format, targets(level).unwrap(), capture.clone());
         let handle = LevelHandle {
@@ -193,7 +193,7 @@ pub(super) mod capture {
     }
 
     /// The lines that `act` logs, as JSON.
-    pub fn json_lines(act: impl FnOnce()) -> Vec<serde_json::Value> {
+    pub(crate) fn json_lines(act: impl FnOnce()) -> Vec<serde_json::Value> {
         logged(LogFormat::Json, "info", |_| act())
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())

@@ -88,7 +88,9 @@ fn told(layout: &Layout, frame: &[u8]) -> Vec<Told> {
     told.collect()
 }
 
-const CONFIGS: [(&str, Option<&str>); 5] = [
+const CONFIGS: [(&str, Option<&str>); 6] = [
+    // Not governed.
+    ("min.insync.replicas", Some("1")),
     ("retention.ms", Some("1000")),
     ("max.message.bytes", Some("2000000")),
     ("segment.bytes", None),
@@ -98,6 +100,7 @@ const CONFIGS: [(&str, Option<&str>); 5] = [
 
 fn expected() -> Vec<(Key, String)> {
     vec![
+        (Key::RetentionMs, "1000".to_owned()),
         (Key::MaxMessageBytes, "2000000".to_owned()),
         (Key::SegmentBytes, "(delete)".to_owned()),
         (Key::CompressionType, "zstd".to_owned()),
