@@ -14,7 +14,7 @@ fn told(layout: &Layout, frame: &[u8]) -> Told {
     let told = resources.map(|resource| {
         let configs = layout.configs_of(resource).iter();
         let configs = configs.map(|(key, operation)| match operation {
-            Operation::Set(range) => (*key, Some(frame[range.clone()].to_vec())),
+            Operation::Set(range) | Operation::Append(range) | Operation::Subtract(range) => (*key, Some(frame[range.clone()].to_vec())),
             Operation::Delete | Operation::Other => (*key, None),
         });
         (resource.resource_type, frame[resource.name.clone()].to_vec(), configs.collect())

@@ -59,6 +59,20 @@ impl Life {
         })
     }
 
+    /// The `cleanup.policy` that matters after these words were appended, whatever it was: compacted, records stay for
+    /// ever. `None`: none that keeps records for longer.
+    pub fn with_cleanup(appended: &str) -> Option<String> {
+        let (_, compacts) = Self::cleanup(appended)?;
+        compacts.then(|| "compact,delete".to_owned())
+    }
+
+    /// The one that matters after these words were taken away: without `delete`, records stay for ever. `None`: none
+    /// that keeps records for longer.
+    pub fn without_cleanup(subtracted: &str) -> Option<String> {
+        let (deletes, _) = Self::cleanup(subtracted)?;
+        deletes.then(String::new)
+    }
+
     /// At least so long; `None`: for ever.
     fn stays(&self) -> Option<Duration> {
         let is_endless = self
@@ -209,6 +223,18 @@ mod tests {
             let after = before.after(Manner::Change, Overrides::default(), &ops);
             let found = outlives(Some(&before), &after, KEPT);
             assert_eq!(found.is_some(), is_held_up, "{before:?} {ops:?}");
+        }
+    }
+
+    #[test]
+    fn words_that_are_appended_or_taken_away_matter_where_records_then_stay() {
+        let with = |words| Life::with_cleanup(words);
+        let without = |words| Life::without_cleanup(words);
+        assert_eq!(with("compact").as_deref(), Some("compact,delete"));
+        assert_eq!(with("delete, compact").as_deref(), Some("compact,delete"));
+        assert_eq!(without("delete").as_deref(), Some(""));
+        for harmless in [with("delete"), without("compact"), with("no word of it")] {
+            assert_eq!(harmless, None);
         }
     }
 

@@ -4,6 +4,7 @@
 //! family), [`gather`] reads it now and it is decided again; nothing is refused by what was read before another attempt.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -613,7 +614,8 @@ fn op(key: Key, operation: &Operation, frame: &[u8]) -> Option<(GovernedKey, Op)
         }
         Operation::Delete if key == Key::InternalSegmentBytes => return None,
         Operation::Delete => Op::Delete,
-        Operation::Other => return None,
+        // None of these is a list: the broker refuses it.
+        Operation::Append(_) | Operation::Subtract(_) | Operation::Other => return None,
     };
     Some((governed, op))
 }
@@ -627,12 +629,20 @@ fn lives(layout: &Layout, frame: &[u8]) -> Vec<Vec<(LifeKey, Op)>> {
             Key::CleanupPolicy => LifeKey::CleanupPolicy,
             _ => return None,
         };
+        let text = |range: &Range<usize>| {
+            let text = frame.get(range.clone())?;
+            Some(String::from_utf8_lossy(text).into_owned())
+        };
         let op = match operation {
-            Operation::Set(range) => {
-                Op::Set(String::from_utf8_lossy(frame.get(range.clone())?).into_owned())
-            }
+            Operation::Set(range) => Op::Set(text(range)?),
             Operation::Delete => Op::Delete,
-            Operation::Other => return None,
+            Operation::Append(range) if key == LifeKey::CleanupPolicy => {
+                Op::Set(Life::with_cleanup(&text(range)?)?)
+            }
+            Operation::Subtract(range) if key == LifeKey::CleanupPolicy => {
+                Op::Set(Life::without_cleanup(&text(range)?)?)
+            }
+            Operation::Append(_) | Operation::Subtract(_) | Operation::Other => return None,
         };
         Some((key, op))
     };

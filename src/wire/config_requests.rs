@@ -21,6 +21,8 @@ pub const RESOURCE_BROKER: i8 = 4;
 /// `AlterConfigOp.OpType`
 const SET: i8 = 0;
 const DELETE: i8 = 1;
+const APPEND: i8 = 2;
+const SUBTRACT: i8 = 3;
 
 /// Which of the three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +103,11 @@ pub enum Operation {
     Set(Range<usize>),
     /// Its override goes away: DELETE, or a null value.
     Delete,
-    /// APPEND and SUBTRACT, which brokers take for lists alone, and what is no operation: the broker refuses it.
+    /// APPEND, which brokers take for lists alone: these are added to what is in force.
+    Append(Range<usize>),
+    /// SUBTRACT, for lists alone: these are taken from what is in force.
+    Subtract(Range<usize>),
+    /// What is no operation: the broker refuses it.
     Other,
 }
 
@@ -271,6 +277,8 @@ fn read_config(
     let operation = match (operation, value) {
         (SET, Some(value)) => Operation::Set(value),
         (SET | DELETE, _) => Operation::Delete,
+        (APPEND, Some(value)) => Operation::Append(value),
+        (SUBTRACT, Some(value)) => Operation::Subtract(value),
         _ => Operation::Other,
     };
     Ok(Key::of(resource_type, name).map(|key| (key, operation)))

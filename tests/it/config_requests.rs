@@ -79,6 +79,18 @@ fn told(layout: &Layout, frame: &[u8]) -> Vec<Told> {
                     String::from_utf8_lossy(&frame[range.clone()]).into_owned()
                 }
                 Operation::Delete => "(delete)".to_owned(),
+                Operation::Append(range) => {
+                    format!(
+                        "(append {})",
+                        String::from_utf8_lossy(&frame[range.clone()])
+                    )
+                }
+                Operation::Subtract(range) => {
+                    format!(
+                        "(subtract {})",
+                        String::from_utf8_lossy(&frame[range.clone()])
+                    )
+                }
                 Operation::Other => "(other)".to_owned(),
             };
             (*key, what)
@@ -205,6 +217,7 @@ fn both_ways_to_alter_configs_are_laid_out_and_spliced_in_every_version() {
             config("segment.bytes", 1, Some("ignored")),
             config("compression.type", 2, Some("zstd")),
             config("internal.segment.bytes", 3, None),
+            config("cleanup.policy", 3, Some("compact")),
             config("cleanup.policy", 2, Some("compact")),
             config("max.message.bytes", 0, None),
         ];
@@ -221,8 +234,10 @@ fn both_ways_to_alter_configs_are_laid_out_and_spliced_in_every_version() {
         let configs = vec![
             (Key::MaxMessageBytes, "1".to_owned()),
             (Key::SegmentBytes, "(delete)".to_owned()),
-            (Key::CompressionType, "(other)".to_owned()),
+            (Key::CompressionType, "(append zstd)".to_owned()),
             (Key::InternalSegmentBytes, "(other)".to_owned()),
+            (Key::CleanupPolicy, "(subtract compact)".to_owned()),
+            (Key::CleanupPolicy, "(append compact)".to_owned()),
             (Key::MaxMessageBytes, "(delete)".to_owned()),
         ];
         assert_eq!(

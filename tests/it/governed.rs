@@ -1071,6 +1071,14 @@ fn a_topic_does_not_keep_tickets_for_longer_than_their_objects_are_kept() {
     }
     let held = value(kafka, &own, "retention.ms");
     assert_eq!(held, (days(3), true));
+    // A list's words come and go one by one, too: APPEND and SUBTRACT.
+    for (operation, word) in [(2, "compact"), (3, "delete")] {
+        let change = [(operation, "cleanup.policy", Some(word))];
+        let (told, said) = set(&mut connection, &own, &change);
+        assert_eq!(told, 44, "{word}: {said}");
+        assert!(said.contains("would keep them for ever"), "{said}");
+    }
+    assert_eq!(value(kafka, &own, "cleanup.policy").0, "delete");
     // A topic without tickets is nobody's concern.
     let (told, said) = set(&mut connection, &other, &[(0, "retention.ms", Some("-1"))]);
     assert_eq!(told, 0, "{said}");
