@@ -273,7 +273,7 @@ mod tests {
         let group = &recent.groups(at(119 * 60))[0];
         assert_eq!((group.last_ten_minutes, group.last_hour), (0, 60));
         assert!(recent.groups(at(149 * 60)).is_empty());
-        // A new one after a quiet hour begins anew.
+        // A new one after a quiet hour begins again.
         add(&recent, "checkout", 400 * 60);
         assert_eq!(recent.groups(at(400 * 60))[0].first_at, at(400 * 60));
     }

@@ -22,13 +22,26 @@ const REPLICA_STATE_TAG: u32 = 1;
 /// The session epoch of a request that names everything and begins a session (`FetchMetadata.INITIAL_EPOCH`).
 pub const INITIAL_EPOCH: i32 = 0;
 
-/// One topic entry.
+/// One topic entry of a request, or of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicEntry {
     /// The name or the id, as encoded (length included).
-    key: Range<usize>,
-    /// Its partitions in [`Layout::partitions`], or in [`Layout::forgotten_partitions`].
+    pub(super) key: Range<usize>,
+    /// Its partitions in its layout's `partitions`, or in [`Layout::forgotten_partitions`].
     pub partitions: Range<usize>,
+}
+
+impl TopicEntry {
+    /// How `frame`, of this version, names it.
+    ///
+    /// # Errors
+    /// `frame` is not the one that was read.
+    pub fn key<'a>(&self, frame: &'a [u8], version: i16) -> Result<TopicKey<'a>, Malformed> {
+        let encoded = frame
+            .get(self.key.clone())
+            .ok_or(Malformed::new("topic", Reason::Truncated))?;
+        read_key(&mut Reader::new(encoded), version)
+    }
 }
 
 /// What is asked of one partition.
@@ -224,10 +237,7 @@ impl Layout {
         frame: &'a [u8],
         topic: &TopicEntry,
     ) -> Result<TopicKey<'a>, Malformed> {
-        let encoded = frame
-            .get(topic.key.clone())
-            .ok_or(Malformed::new("topic", Reason::Truncated))?;
-        read_key(&mut Reader::new(encoded), self.version)
+        topic.key(frame, self.version)
     }
 
     /// Lowers in `frame` what all partitions together may have.

@@ -8,22 +8,13 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::addresses::{self, AddressBook, TailKind};
-use super::fetch_request::{FIRST_FLEXIBLE_VERSION, FIRST_SESSION_VERSION, read_key};
+use super::fetch_request::{FIRST_FLEXIBLE_VERSION, FIRST_SESSION_VERSION, TopicEntry, read_key};
 use super::produce::{MOST_ENTRIES, TopicKey};
 use super::splice::{Piece, Pieces, chain_bytes};
 use super::{Malformed, Reader, Reason, Writer, api};
 
 /// From this version on the response names the brokers of new leaders (KIP-951).
 const FIRST_ENDPOINTS_VERSION: i16 = 16;
-
-/// One topic entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TopicEntry {
-    /// The name or the id, as encoded (length included).
-    key: Range<usize>,
-    /// Its partitions in [`Layout::partitions`].
-    pub partitions: Range<usize>,
-}
 
 /// A transaction that was aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,10 +181,7 @@ impl Layout {
         frame: &'a [u8],
         topic: &TopicEntry,
     ) -> Result<TopicKey<'a>, Malformed> {
-        let encoded = frame
-            .get(topic.key.clone())
-            .ok_or(Malformed::new("topic", Reason::Truncated))?;
-        read_key(&mut Reader::new(encoded), self.version)
+        topic.key(frame, self.version)
     }
 
     /// The response with what `replaced` gives to partition entries, and with the addresses that `book` has.

@@ -214,7 +214,7 @@ async fn one(
     Ok(Fate::Back)
 }
 
-/// The object must outlive a record that begins anew.
+/// The object must outlive a record that begins again.
 async fn renew(desk: &Desk<'_>, ticket: &Ticket, place: &Place) -> Result<(), String> {
     let told = |failure| format!("the store: {failure}");
     let bytes = ticket.object_bytes.unwrap_or(ticket.size);
