@@ -98,9 +98,10 @@ impl ResponseVisitor for Told {
         self.0.push(format!("topic {}", name_of(topic)));
     }
 
-    fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) {
+    fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) -> bool {
         self.0
             .push(format!("first {}-{partition} {wire_bytes}", name_of(topic)));
+        true
     }
 
     fn batch(&mut self, wire_bytes: u64) {

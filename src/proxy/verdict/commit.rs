@@ -71,7 +71,7 @@ impl Judge {
                 Outcome::Pass | Outcome::Invalid | Outcome::SpoilsRequest => None,
                 Outcome::Within(mut measured) => {
                     self.count(&mut measured, batch, now);
-                    self.count_near(&measured, frame);
+                    self.count_near(&measured, request_bytes(frame));
                     self.count_forwarded(&measured.topic, partition_entry, asked, client);
                     verdict.sent.push(measured.sent(partition));
                     None
@@ -232,7 +232,7 @@ impl Judge {
     }
 
     /// Whether a record waited in its producer for nothing: a few integer operations.
-    fn watch_linger(&mut self, measured: &Measured, client: &ClientInfo) {
+    pub(super) fn watch_linger(&mut self, measured: &Measured, client: &ClientInfo) {
         let Measured { topic, header, .. } = measured;
         let sent = policy::SentBatch {
             max_timestamp_ms: header.max_timestamp_ms,
@@ -271,13 +271,13 @@ impl Judge {
 
     /// Counts the gates at which a batch is near the limit, each once. Nothing is near a limit in a batch that is not
     /// within all of them: enforcing, it would not be looked at.
-    fn count_near(&self, measured: &Measured, frame: &[u8]) {
+    pub(super) fn count_near(&self, measured: &Measured, request_bytes: u64) {
         let topic = &measured.topic;
         for gate in measured.near_gates() {
             topic.metrics.near_limit(gate);
         }
         let limit = self.shared.frame_bytes.into();
-        if topic.policy.is_near(request_bytes(frame), limit) {
+        if topic.policy.is_near(request_bytes, limit) {
             topic.metrics.near_limit(Gate::Frame);
         }
     }
@@ -417,7 +417,7 @@ impl Measured {
             .chain(self.near.gates().filter(is_limit))
     }
 
-    fn sent(self, partition: i32) -> Sent {
+    pub(super) fn sent(self, partition: i32) -> Sent {
         let Measured {
             topic,
             facts,
@@ -475,7 +475,7 @@ impl Drop for Sent {
 impl ClientInfo {
     /// Only the Java producer is known to keep a record that nothing can join; others send a batch as soon as it is
     /// above its size.
-    fn may_linger(&self) -> bool {
+    pub(super) fn may_linger(&self) -> bool {
         let software = self.software.as_ref();
         software.is_none_or(|software| LoopDetector::is_java(&software.name))
     }
