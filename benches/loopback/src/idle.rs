@@ -46,7 +46,11 @@ pub fn measure(
     let pid = peer.pid().ok_or_else(|| io::Error::other("no process"))?;
     // The first connection makes what is made once.
     let small = frames::produce(0, version, &[(0, frames::batch(1 << 10, Content::Json, 1))]);
-    let large = frames::produce(0, version, &[(0, frames::batch(64 << 10, Content::Json, 1))]);
+    let large = frames::produce(
+        0,
+        version,
+        &[(0, frames::batch(64 << 10, Content::Json, 1))],
+    );
     {
         let mut first = Client::connect(peer.address)?;
         first.hello()?;

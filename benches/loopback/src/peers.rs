@@ -106,9 +106,10 @@ impl Peer {
             Kind::Haproxy | Kind::Splicing | Kind::Before | Kind::Sizegate => free_ports(3)?,
         };
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let log = programs
-            .directory
-            .join(format!("{}-{port}.log", kind.label().replace([',', ' '], "")));
+        let log = programs.directory.join(format!(
+            "{}-{port}.log",
+            kind.label().replace([',', ' '], "")
+        ));
         let command = match kind {
             Kind::Sizegate => sizegate(programs, address, sink, (limits, ""), "")?,
             Kind::Before => {

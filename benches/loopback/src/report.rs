@@ -8,9 +8,9 @@ use std::process::Command;
 use clap::ValueEnum as _;
 use serde::Serialize;
 
+use crate::cases::{Case, Group};
 use crate::idle::Idle;
 use crate::peers::{Kind, Programs};
-use crate::cases::{Case, Group};
 use crate::rounds::Sample;
 
 /// Where and with what.
@@ -229,7 +229,10 @@ impl Report {
                     continue;
                 }
                 let title = group.title();
-                writeln!(out, "\n## {title}: connections {connections}, depth {depth}\n")?;
+                writeln!(
+                    out,
+                    "\n## {title}: connections {connections}, depth {depth}\n"
+                )?;
                 if connections == 1 {
                     write_latency(out, &cells)?;
                 } else {
