@@ -62,21 +62,26 @@ struct Looks {
     missed: Option<u32>,
     /// How many responses the one in hand stands for; 0: it is not looked at. `None`: it has had no run yet.
     weight: Option<u32>,
-    /// The same for the partition in hand; 1 where it has no run.
+    /// The same for the partition in hand; 1 where it has no run, or one batch alone.
     of_partition: u32,
+    /// Bytes of its records.
+    records_bytes: u64,
 }
 
 impl Looks {
-    /// A partition with a run begins: whether it is looked at to its end.
-    fn run(&mut self) -> bool {
-        let missed = &mut self.missed;
-        self.of_partition = *self.weight.get_or_insert_with(|| match missed {
-            Some(count) if count.saturating_add(1) < LOOKED_AT => {
-                count.increment();
-                0
-            }
-            _ => missed.replace(0).map_or(1, |count| count.saturating_add(1)),
-        });
+    /// The first batch of a partition is known: whether those behind it are looked at.
+    fn first(&mut self, wire_bytes: u64) -> bool {
+        self.of_partition = 1;
+        if self.records_bytes >= RUN_BYTES as u64 && wire_bytes < self.records_bytes {
+            let missed = &mut self.missed;
+            self.of_partition = *self.weight.get_or_insert_with(|| match missed {
+                Some(count) if count.saturating_add(1) < LOOKED_AT => {
+                    count.increment();
+                    0
+                }
+                _ => missed.replace(0).map_or(1, |count| count.saturating_add(1)),
+            });
+        }
         self.of_partition > 0
     }
 }
@@ -352,27 +357,9 @@ struct Serves<'a> {
     now: Instant,
 }
 
-impl ResponseVisitor for Serves<'_> {
-    fn topic(&mut self, topic: TopicKey<'_>) {
-        self.serving
-            .turn(Some(match self.topics.resolve(self.shared, topic) {
-                Resolved::Topic(handle) => Ok(handle),
-                Resolved::UnknownId(_) | Resolved::Impossible => {
-                    Err(self.shared.metrics.topic(OTHER))
-                }
-            }));
-    }
-
-    fn records(&mut self, bytes: u64) -> bool {
-        if bytes < RUN_BYTES as u64 {
-            self.looks.of_partition = 1;
-            return true;
-        }
-        self.looks.run()
-    }
-
-    /// Asks for what follows where a consumer has just come: a large batch behind may be where it stops.
-    fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) -> bool {
+impl Serves<'_> {
+    /// What the first batch of a partition is to its consumer. `true`: a large one behind it would be of interest.
+    fn look_at_first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) -> bool {
         let (Some(asked), Some(Ok(handle))) = (&mut self.asked, &self.serving.topic) else {
             return false;
         };
@@ -410,6 +397,27 @@ impl ResponseVisitor for Serves<'_> {
                 .report_stuck(handle, at, (wire_bytes, None), served, self.client);
         }
         asking.returns.awaits_large()
+    }
+}
+
+impl ResponseVisitor for Serves<'_> {
+    fn topic(&mut self, topic: TopicKey<'_>) {
+        self.serving
+            .turn(Some(match self.topics.resolve(self.shared, topic) {
+                Resolved::Topic(handle) => Ok(handle),
+                Resolved::UnknownId(_) | Resolved::Impossible => {
+                    Err(self.shared.metrics.topic(OTHER))
+                }
+            }));
+    }
+
+    fn records(&mut self, bytes: u64) {
+        self.looks.records_bytes = bytes;
+    }
+
+    fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) -> bool {
+        // Where a consumer has just come, a large batch behind may be where it stops.
+        self.looks.first(wire_bytes) | self.look_at_first(topic, partition, wire_bytes)
     }
 
     fn batch(&mut self, wire_bytes: u64) {

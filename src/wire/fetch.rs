@@ -38,11 +38,9 @@ pub struct PartitionRequest {
 pub trait ResponseVisitor {
     /// The batches that follow are this topic's.
     fn topic(&mut self, topic: TopicKey<'_>);
-    /// So many bytes of records follow for a partition. `false`: its batches behind the first are not asked for.
-    fn records(&mut self, _bytes: u64) -> bool {
-        true
-    }
-    /// The first batch of a partition in this response begins. `true`: those behind it are asked for after all.
+    /// So many bytes of records follow for a partition.
+    fn records(&mut self, _bytes: u64) {}
+    /// The first batch of a partition in this response begins. `false`: no more is to be told of them.
     fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) -> bool;
     /// A batch is over: all of it was in the response.
     fn batch(&mut self, wire_bytes: u64);
@@ -219,7 +217,7 @@ impl<S: ResponseVisitor> Visitor for ResponseFields<'_, S> {
 
     fn begins(&mut self, field: &'static str, bytes: u64) {
         if field == "records" {
-            self.response.batches.are_all_asked_for = self.served.records(bytes);
+            self.served.records(bytes);
         }
     }
 
@@ -259,8 +257,6 @@ struct Batches {
     /// Bytes of it still to come.
     left: u64,
     is_first: bool,
-    /// Not only the first one.
-    are_all_asked_for: bool,
     /// What follows is not looked at: it is not asked for, or no batch.
     is_over: bool,
 }
@@ -275,7 +271,6 @@ impl Default for Batches {
             is_behind: false,
             left: 0,
             is_first: true,
-            are_all_asked_for: true,
             is_over: false,
         }
     }
@@ -351,8 +346,7 @@ impl Batches {
         self.base_offset = i64::from_be_bytes([o, p, q, r, s, t, u, v]);
         self.is_behind = !self.is_first;
         if std::mem::take(&mut self.is_first) {
-            let asks = served.first(topic, partition, self.wire_bytes);
-            self.is_over = !asks && !self.are_all_asked_for;
+            self.is_over = !served.first(topic, partition, self.wire_bytes);
         }
     }
 }

@@ -431,9 +431,10 @@ fn what_is_served_is_counted_by_size_in_every_version_and_passes_unchanged() {
         let sizegate = Sizegate::start(kafka, "");
         let topic = filled(kafka, &sizegate, "served", &[1_000, LARGE, 70]);
         let mut direct = Connection::open(kafka.bootstrap().as_str());
-        let mut connection = Connection::open(sizegate.bootstrap());
         let mut times = 0.0;
         for version in VERSIONS {
+            // The first response of each is counted whole.
+            let mut connection = Connection::open(sizegate.bootstrap());
             let topics = [(topic.clone(), vec![ask(0, 0, ENOUGH.0)])];
             let request = asks(&topics, ENOUGH.1);
             let (ours, theirs) = (
@@ -818,7 +819,7 @@ fn java_consumers_that_read_again_for_other_reasons_are_not() {
             .run();
         assert_eq!(found(&sizegate, &topic), [], "{version} {protocol}");
         let served = metric(&sizegate, "fetch_batch_bytes_count", &topic);
-        assert!(served >= 60.0, "they read through the proxy: {served}");
+        assert!(served >= 30.0, "they read through the proxy: {served}");
     }
 }
 

@@ -84,7 +84,7 @@ fn the_broker_sees_the_first_bytes_before_the_client_has_sent_the_last() {
         assert!(received.last().unwrap().body == frame[4..], "{version}");
     }
     let orders = [("topic", "orders")];
-    proxy.wait_for_metric("batch_bytes_count", &orders, 5.0);
+    proxy.wait_for_metric("batch_wire_bytes_count", &orders, 5.0);
     let verdicts = [("topic", "orders"), ("verdict", "forwarded")];
     proxy.wait_for_metric("batches_total", &verdicts, 5.0);
     proxy.wait_until_nothing_is_held();
@@ -122,6 +122,7 @@ fn held(broker: &Broker) -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ..orders.clone()
     };
     let plain = || batch_of_bytes(2 * MIB).build();
+    let many = || batch((0..200).map(|_| Record::of_a(10_000))).build();
     let one = |records: Bytes| produce(9, 1, -1, &[Part::at(&orders, 1, records)]);
     let compressed = || {
         batch([Record::of_random(2 * MIB, 1)])
@@ -139,7 +140,7 @@ fn held(broker: &Broker) -> Vec<(&'static str, &'static str, Vec<u8>)> {
             "observed" => {
                 "mode: observe\nrules: [{name: r, topics: [orders], limits: {batch_bytes: 1MiB}}]"
             }
-            "record" => "rules: [{name: r, topics: [orders], limits: {record_bytes: 10KiB}}]",
+            "record" => "rules: [{name: r, topics: [orders], limits: {record_bytes: 20KiB}}]",
             "inside" => "rules: [{name: r, topics: [orders], limits: {uncompressed_bytes: 64MiB}}]",
             "codec" => "rules: [{name: r, topics: [orders], codecs: {allow: [none]}}]",
             "always" => "inspection: {decode: always}",
@@ -165,7 +166,7 @@ fn held(broker: &Broker) -> Vec<(&'static str, &'static str, Vec<u8>)> {
     vec![
         ("over a rule", limits("batch"), one(plain())),
         ("over an observed rule", limits("observed"), one(plain())),
-        ("records to be walked", limits("record"), one(plain())),
+        ("records to be walked", limits("record"), one(many())),
         (
             "compressed, a limit inside",
             limits("inside"),
@@ -249,7 +250,7 @@ fn a_client_that_goes_away_in_the_middle_is_counted_nowhere_and_the_broker_is_to
         });
     }
     let orders = [("topic", "orders")];
-    assert_eq!(proxy.metric("batch_bytes_count", &orders), 0.0);
+    assert_eq!(proxy.metric("batch_wire_bytes_count", &orders), 0.0);
     let verdicts = [("topic", "orders"), ("verdict", "forwarded")];
     assert_eq!(proxy.metric("batches_total", &verdicts), 0.0);
     // Nobody meets what was left of it.

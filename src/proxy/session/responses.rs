@@ -539,7 +539,7 @@ impl Session {
         }
         let mut response = ProduceResponse::read(&frame, version)?;
         self.responses.throttle_ms = response.throttle_time_ms;
-        self.explain_broker_refusals(&mut response, version, &produced.sent)?;
+        self.explain_broker_refusals(&mut response, version, produced.sent.all())?;
         response.rewrite_addresses(&self.shared.advertised)?;
         response.merge(by_topic(produced.refused));
         Ok(response.encode(version).into())

@@ -1,20 +1,20 @@
 //! The second half of judging: counting what passes, refusing what does not.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::measure::{look_inside, with_scratch};
 use super::offload::Undone;
 use super::sampling::sample;
+use super::sent::Forwarded;
 use super::{
-    Evaluated, Forward, Gathered, Judge, Measured, Outcome, Refused, Sent, Stage, Verdict,
+    Evaluated, Forward, Gathered, Judge, Measured, Outcome, Refused, SentBatches, Stage, Verdict,
 };
 use crate::batch::BatchHeader;
 use crate::claim::{Class, Failure, MARK_HEADER};
 use crate::error_code::{INVALID_RECORD, NOT_ENOUGH_REPLICAS};
 use crate::inspect::key_of;
-use crate::policy::{self, Arrival, BatchFacts, Blame, LoopDetector, ResendKey, Violation};
+use crate::policy::{self, Arrival, Blame, LoopDetector, ResendKey, Violation};
 use crate::proxy::ClientInfo;
 use crate::proxy::refusal_topic::shown;
 use crate::proxy::topics::TopicHandle;
@@ -37,7 +37,11 @@ impl Judge {
             self.over_frame(request_bytes(frame), limit_bytes);
         }
         let now = arrival.ended;
-        let mut verdict = Verdict::default();
+        let mut verdict = Verdict {
+            sent: SentBatches::with_capacity(self.evaluated.len()),
+            ..Verdict::default()
+        };
+        let mut forwarded = Forwarded::default();
         let may_linger = client.may_linger();
         if may_linger {
             self.linger.request(arrival);
@@ -72,7 +76,13 @@ impl Judge {
                 Outcome::Within(mut measured) => {
                     self.count(&mut measured, batch, now);
                     self.count_near(&measured, request_bytes(frame));
-                    self.count_forwarded(&measured.topic, partition_entry, asked, client);
+                    match &asked.offload {
+                        None => forwarded.add(&measured.topic),
+                        Some(offload) => {
+                            let stage = offload.stages.get(&partition_entry);
+                            self.count_forwarded(&measured.topic, stage, client);
+                        }
+                    }
                     verdict.sent.push(measured.sent(partition));
                     None
                 }
@@ -131,15 +141,8 @@ impl Judge {
     }
 
     /// Counts a batch that is within all limits, as it came or with tickets.
-    fn count_forwarded(
-        &self,
-        topic: &TopicHandle,
-        partition_entry: usize,
-        asked: &Gathered,
-        client: &ClientInfo,
-    ) {
-        let offload = asked.offload.as_ref();
-        match offload.and_then(|offload| offload.stages.get(&partition_entry)) {
+    fn count_forwarded(&self, topic: &TopicHandle, stage: Option<&Stage>, client: &ClientInfo) {
+        match stage {
             Some(Stage::Done { records, bytes }) => {
                 topic.metrics.offloaded.inc();
                 let counts = self.shared.metrics.claims().topic(&topic.name);
@@ -415,60 +418,6 @@ impl Measured {
             .then_some(Gate::Batch)
             .into_iter()
             .chain(self.near.gates().filter(is_limit))
-    }
-
-    pub(super) fn sent(self, partition: i32) -> Sent {
-        let Measured {
-            topic,
-            facts,
-            sizes,
-            uncompressed_bytes,
-            ..
-        } = self;
-        let BatchFacts {
-            wire_bytes,
-            codec,
-            records,
-            uncompressed,
-            ..
-        } = facts;
-        Sent {
-            topic,
-            partition,
-            wire_bytes,
-            codec,
-            records,
-            uncompressed,
-            sizes,
-            uncompressed_bytes,
-            is_refused: Cell::new(false),
-        }
-    }
-}
-
-impl Sent {
-    /// The broker refused it for its size.
-    pub(crate) fn refused_by_broker(&self) {
-        self.is_refused.set(true);
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        let Some(codec) = self.codec.filter(|_| !self.is_refused.get()) else {
-            return;
-        };
-        let metrics = &self.topic.metrics;
-        let records = u64::from(self.records.max(0).unsigned_abs());
-        metrics.batch(codec, self.wire_bytes, records);
-        if let Some(bytes) = self.uncompressed_bytes {
-            metrics.uncompressed(codec, bytes);
-        }
-        if let Some(sizes) = &self.sizes {
-            metrics.record_bytes.observe_tally(&sizes.record_bytes);
-            metrics.estimate_bytes.observe_tally(&sizes.estimate_bytes);
-            metrics.largest_parts(&sizes.largest);
-        }
     }
 }
 

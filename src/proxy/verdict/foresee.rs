@@ -11,7 +11,8 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::evaluate::{FIRST_BATCH_VERSION, is_judged_by_size};
-use super::{Judge, Measured, Sent, TopicHandle, sampling};
+use super::sent::Forwarded;
+use super::{Judge, Measured, SentBatches, TopicHandle, sampling};
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
 use crate::inspect::{DeepLimits, Effort, within_by_header};
 use crate::policy::{Arrival, Policy};
@@ -144,12 +145,13 @@ impl Judge {
         passing: Passing,
         client: &ClientInfo,
         arrival: &Arrival,
-    ) -> SmallVec<[Sent; 1]> {
+    ) -> SentBatches {
         let may_linger = client.may_linger();
         if may_linger {
             self.linger.request(arrival);
         }
-        let mut sent = SmallVec::with_capacity(passing.parts.len());
+        let mut sent = SentBatches::with_capacity(passing.parts.len());
+        let mut forwarded = Forwarded::default();
         for (measured, partition) in passing.parts {
             if may_linger {
                 self.watch_linger(&measured, client);
@@ -158,7 +160,7 @@ impl Judge {
                 self.shared.metrics.inspection(proof.label(), codec);
             }
             self.count_near(&measured, passing.request_bytes);
-            measured.topic.metrics.forwarded.inc();
+            forwarded.add(&measured.topic);
             sent.push(measured.sent(partition));
         }
         sent
