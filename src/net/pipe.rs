@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use tokio::net::TcpStream;
 
-/// What a pipe is asked to hold. Measured: pipes of 64 KiB cost a third more above 64 KiB.
+/// What a pipe is asked to hold: through pipes of 64 KiB frames of 256 KiB cost a third more.
 #[cfg(target_os = "linux")]
 const PIPE_BYTES: usize = 1024 * 1024;
 /// A pipe that holds less is not worth its system calls. (Beyond `pipe-user-pages-soft` a user's pipes are smaller.)

@@ -148,7 +148,7 @@ impl Layout {
         Ok(())
     }
 
-    /// A count of entries.
+    /// A count of entries that may still be remembered.
     fn count(
         &self,
         r: &mut Reader<'_>,
@@ -158,11 +158,6 @@ impl Layout {
         let count = r
             .count(flexible, field)?
             .ok_or(Malformed::new(field, Reason::NegativeLength))?;
-        self.bound(count, field)
-    }
-
-    /// The count, if so many more entries may be remembered.
-    fn bound(&self, count: usize, field: &'static str) -> Result<usize, Malformed> {
         let so_far = self.topics.len().saturating_add(self.partitions.len());
         if so_far.saturating_add(count) > MOST_ENTRIES {
             return Err(Malformed::new(field, Reason::TooLong));

@@ -86,7 +86,7 @@ fn the_broker_sees_the_first_bytes_before_the_client_has_sent_the_last() {
     let orders = [("topic", "orders")];
     proxy.wait_for_metric("batch_wire_bytes_count", &orders, 5.0);
     let verdicts = [("topic", "orders"), ("verdict", "forwarded")];
-    proxy.wait_for_metric("batches_total", &verdicts, 5.0);
+    proxy.wait_for_metric("produce_batches_total", &verdicts, 5.0);
     proxy.wait_until_nothing_is_held();
 }
 
@@ -252,7 +252,7 @@ fn a_client_that_goes_away_in_the_middle_is_counted_nowhere_and_the_broker_is_to
     let orders = [("topic", "orders")];
     assert_eq!(proxy.metric("batch_wire_bytes_count", &orders), 0.0);
     let verdicts = [("topic", "orders"), ("verdict", "forwarded")];
-    assert_eq!(proxy.metric("batches_total", &verdicts), 0.0);
+    assert_eq!(proxy.metric("produce_batches_total", &verdicts), 0.0);
     // Nobody meets what was left of it.
     let mut connection = proxy.connect();
     connection.send_bytes(&large(&broker, 9, 2, MIB));

@@ -172,7 +172,8 @@ impl Requests {
     pub(super) fn remembered_bytes(&self) -> usize {
         match &self.intake {
             Intake::Drain(oversized) => oversized.remembered_bytes(),
-            Intake::Frame | Intake::Pass(_) | Intake::Passing(_) => 0,
+            Intake::Passing(frame) => frame.remembered_bytes(),
+            Intake::Frame | Intake::Pass(_) => 0,
         }
     }
 

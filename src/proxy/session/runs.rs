@@ -11,8 +11,7 @@ use std::task::{Context, Poll};
 use crate::net::Stream;
 use crate::proxy::write_queue::WriteQueue;
 
-/// Fewer bytes than this are copied: below, two system calls more cost as much as copying. Measured with Produce of
-/// 16, 32 and 64 KiB.
+/// Fewer bytes than this are copied: below, two system calls more cost as much as copying (`benches/README.md`).
 pub(in crate::proxy) const RUN_BYTES: usize = 32 * 1024;
 
 /// What is read where a run most likely follows: enough for the heads of a request or of a response. What is read beyond

@@ -43,6 +43,15 @@ pub(crate) struct Passing {
     parts: SmallVec<[(Measured, i32); 1]>,
 }
 
+impl Passing {
+    /// About the memory it takes.
+    pub(crate) fn remembered_bytes(&self) -> usize {
+        self.parts
+            .len()
+            .saturating_mul(size_of::<(Measured, i32)>())
+    }
+}
+
 impl Judge {
     /// Looks at the front of a Produce, by these rules.
     pub(crate) fn foresee(

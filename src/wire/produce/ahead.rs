@@ -14,6 +14,10 @@ use crate::wire::{Malformed, Reader, Reason};
 /// Tagged fields of the last partition, its topic and the request: an empty section takes one byte.
 const EMPTY_TAGS_BYTES: usize = 3;
 
+/// A request for more partitions is held: what is remembered of them is not worth less than their records, and a front is
+/// laid out again whenever more of it comes.
+const MOST_PARTITIONS: usize = 1_000;
+
 /// What the front of a request tells of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ahead {
@@ -134,6 +138,9 @@ impl Layout {
         if count > frame_bytes.saturating_sub(r.position()) {
             return Err(Malformed::new(field, Reason::ImpossibleCount));
         }
-        self.bound(count, field)
+        if self.partitions.len().saturating_add(count) > MOST_PARTITIONS {
+            return Err(Malformed::new(field, Reason::TooLong));
+        }
+        Ok(count)
     }
 }

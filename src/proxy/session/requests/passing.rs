@@ -54,6 +54,11 @@ impl PassingFrame {
     pub(super) const fn request_bytes(&self) -> u32 {
         self.head.request_bytes
     }
+
+    /// What is remembered of it.
+    pub(super) fn remembered_bytes(&self) -> usize {
+        self.verdict.remembered_bytes()
+    }
 }
 
 impl Session {
