@@ -93,7 +93,7 @@ enum Intake {
     /// A frame streams through: bytes to come.
     Pass(usize),
     /// The same of a Produce whose verdict is known.
-    Passing(Box<PassingFrame>),
+    Passing(PassingFrame),
     /// A Produce above the limit is read and not kept; where it is only observed, it passes.
     Drain(Box<OversizedFrame>),
 }

@@ -31,7 +31,7 @@ pub(crate) enum Foresight {
     /// It would pass, and must be whole to be measured.
     Measure,
     /// All of it passes.
-    Passes(Passing),
+    Passes(Box<Passing>),
 }
 
 /// A request that passes. Counted when its last byte has come.
@@ -81,11 +81,11 @@ impl Judge {
         if sampling::holds(policy.decode(), now) {
             return Foresight::Measure;
         }
-        Foresight::Passes(Passing {
+        Foresight::Passes(Box::new(Passing {
             wants_response: self.layout.acks != 0,
             request_bytes: head.request_bytes.into(),
             parts,
-        })
+        }))
     }
 
     /// Every partition of the layout, if all are certain to pass.

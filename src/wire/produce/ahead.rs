@@ -144,3 +144,120 @@ impl Layout {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Writer;
+    use crate::wire::produce::FIRST_TOPIC_ID_VERSION;
+
+    /// Two topics, with records of these sizes; no tags.
+    fn frame(version: i16, sizes: [&[usize]; 2]) -> Vec<u8> {
+        let flexible = version >= FIRST_FLEXIBLE_VERSION;
+        let mut w = Writer::frame(0);
+        w.int16(0);
+        w.int16(version);
+        w.int32(7);
+        w.string(false, Some(b"client"));
+        let no_tags = |w: &mut Writer| w.raw(if flexible { &[0] } else { &[] });
+        no_tags(&mut w);
+        w.string(flexible, None);
+        w.int16(-1);
+        w.int32(1_234);
+        w.count(flexible, sizes.len());
+        for (nth, sizes) in sizes.into_iter().enumerate() {
+            if version >= FIRST_TOPIC_ID_VERSION {
+                w.raw(&[nth as u8; 16]);
+            } else {
+                w.string(flexible, Some(&[b'a' + nth as u8; 3]));
+            }
+            w.count(flexible, sizes.len());
+            for (index, bytes) in sizes.iter().enumerate() {
+                w.int32(index as i32);
+                w.count(flexible, *bytes);
+                w.raw(&vec![nth as u8; *bytes]);
+                no_tags(&mut w);
+            }
+            no_tags(&mut w);
+        }
+        no_tags(&mut w);
+        w.into_frame()
+    }
+
+    #[test]
+    fn what_is_known_ahead_is_what_the_whole_request_says() {
+        for version in [3, 8, 9, 12, 13] {
+            for sizes in [[&[70, 300][..], &[61, 200, 500]], [&[100], &[61]]] {
+                let frame = frame(version, sizes);
+                let (mut whole, mut ahead) = (Layout::default(), Layout::default());
+                whole.read(&frame, version).unwrap();
+                let last = whole.partitions.last().unwrap().records.clone().unwrap();
+                for here in 0..frame.len() {
+                    match ahead.read_ahead(&frame[..here], frame.len(), version) {
+                        Ahead::Known => {
+                            assert!(here >= last.start + BATCH_HEADER_BYTES, "{version} {here}");
+                            let key =
+                                |topic: &TopicEntry| (topic.key.clone(), topic.partitions.clone());
+                            let keys = |layout: &Layout| -> Vec<_> {
+                                layout.topics.iter().map(key).collect()
+                            };
+                            assert_eq!(keys(&ahead), keys(&whole));
+                            let place =
+                                |entry: &PartitionEntry| (entry.index, entry.records.clone());
+                            let places = |layout: &Layout| -> Vec<_> {
+                                layout.partitions.iter().map(place).collect()
+                            };
+                            assert_eq!(places(&ahead), places(&whole));
+                            assert_eq!(
+                                (ahead.acks, &ahead.client_id),
+                                (whole.acks, &whole.client_id)
+                            );
+                        }
+                        Ahead::Later(bytes) => {
+                            assert!(here < last.start + BATCH_HEADER_BYTES, "{version} {here}");
+                            assert!(
+                                bytes > here && bytes <= frame.len(),
+                                "{version} {here} {bytes}"
+                            );
+                        }
+                        Ahead::Never => panic!("{version}: {here} bytes"),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_ends_in_another_way_is_never_known_ahead() {
+        for version in [8, 13] {
+            let sound = frame(version, [&[100], &[200]]);
+            let mut layout = Layout::default();
+            let mut ahead = |frame: &[u8], bytes| layout.read_ahead(&frame[..250], bytes, version);
+            assert_eq!(ahead(&sound, sound.len()), Ahead::Known);
+            for bytes in [sound.len() - 1, sound.len() + 1, sound.len() + 100] {
+                assert_eq!(ahead(&sound, bytes), Ahead::Never, "{version} {bytes}");
+            }
+            let short = frame(version, [&[200], &[60]]);
+            let mut layout = Layout::default();
+            for here in 0..=short.len() {
+                let ahead = layout.read_ahead(&short[..here], short.len(), version);
+                assert!(
+                    matches!(ahead, Ahead::Later(_) | Ahead::Never),
+                    "{version} {here}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn no_other_bytes_than_empty_tags_fit_behind_the_last_records() {
+        let sound = frame(13, [&[100], &[200]]);
+        for at in sound.len() - EMPTY_TAGS_BYTES..sound.len() {
+            for byte in 1..=u8::MAX {
+                let mut frame = sound.clone();
+                frame[at] = byte;
+                assert!(Layout::default().read(&frame, 13).is_err(), "{at} {byte}");
+            }
+        }
+    }
+}

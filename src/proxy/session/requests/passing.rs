@@ -27,7 +27,7 @@ pub(super) struct PassingFrame {
     left: usize,
     /// When its first bytes were read.
     begun: Instant,
-    verdict: Passing,
+    verdict: Box<Passing>,
 }
 
 /// What is known of the frame at the front of `rest`.
@@ -104,7 +104,7 @@ impl Session {
         false
     }
 
-    fn pass(&mut self, head: FrameHead, left: usize, verdict: Passing) {
+    fn pass(&mut self, head: FrameHead, left: usize, verdict: Box<Passing>) {
         let may_pass = self.may_requests_pass();
         let requests = &mut self.requests;
         let half = requests.half.take();
@@ -112,12 +112,12 @@ impl Session {
         requests.foreseen = Foreseen::Nothing;
         requests.usual_bytes = 0;
         requests.peeks = may_pass;
-        requests.intake = Intake::Passing(Box::new(PassingFrame {
+        requests.intake = Intake::Passing(PassingFrame {
             head,
             left,
             begun,
             verdict,
-        }));
+        });
         self.to_upstream.push(requests.rest.split().freeze());
         self.to_upstream.set_more(may_pass);
         self.to_upstream
@@ -169,7 +169,7 @@ impl Session {
         let wants_response = frame.verdict.wants_response;
         let sent = self
             .judge
-            .commit_passing(frame.verdict, &self.who, &arrival);
+            .commit_passing(*frame.verdict, &self.who, &arrival);
         if wants_response {
             let produced = Produced {
                 sent,
