@@ -208,7 +208,7 @@ fn is_name(name: &str) -> bool {
     let bare = ObjectForm::ALL
         .into_iter()
         .filter_map(|form| name.strip_suffix(form.suffix()))
-        .last()
+        .next_back()
         .unwrap_or(name);
     match bare.split_once('/') {
         Some((folder, name)) => is_day(folder) && is_digest(name),
