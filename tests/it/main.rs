@@ -81,6 +81,7 @@ mod real_clients;
 mod refusal_topic;
 mod reload;
 mod remedies;
+mod replicas;
 mod rules_hold;
 mod scan;
 mod spring_chain;
