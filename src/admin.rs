@@ -6,6 +6,7 @@
 mod exposition;
 mod families;
 mod page;
+mod replicas;
 mod routes;
 mod server;
 mod status;
@@ -19,9 +20,10 @@ use crate::policy::Limit;
 use crate::telemetry::{
     BatchCounts, GateCounts, LargestSizes, LastSizes, Metrics, Observed, Refusals,
 };
-use crate::vocabulary::{Action, Gate, Source};
+use crate::vocabulary::{Action, Gate, Histograms, Source};
 
-pub use families::{FamilyView, GapView, MemberView};
+pub use families::{FamilyView, FixView, GapView, MemberView};
+pub use replicas::Replicas;
 pub use server::serve;
 pub use status::{ControlPlaneView, ReloadView, StatusView};
 
@@ -33,6 +35,8 @@ pub type Explain = dyn Fn(&Question) -> Result<Explanation, BadQuestion> + Send 
 pub struct AdminState {
     /// `/metrics`, `/api/v1/clients` and `/api/v1/sizes`.
     pub metrics: Arc<Metrics>,
+    /// Which histograms `/metrics` has of a topic, where nobody asks for others.
+    pub histograms: Arc<dyn Fn() -> Histograms + Send + Sync>,
     /// `/api/v1/refusals`.
     pub refusals: Arc<Refusals>,
     /// `/api/v1/lingering` and `/api/v1/fetch`.
@@ -50,6 +54,8 @@ pub struct AdminState {
     pub explain: Arc<Explain>,
     /// `/api/v1/families`.
     pub families: Arc<dyn Fn() -> Vec<FamilyView> + Send + Sync>,
+    /// `?peers=1`.
+    pub replicas: Replicas,
     /// `/api/v1/config`: secrets are hidden by whoever fills this.
     pub config: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
 }

@@ -21,7 +21,6 @@ pub mod check;
 pub mod claim;
 pub mod completions;
 pub mod explain;
-mod http;
 pub mod probe;
 pub mod run;
 pub mod scan;

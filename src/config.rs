@@ -44,7 +44,7 @@ pub(crate) use ignore::ignore;
 pub use layers::{ENV_PREFIX, Env, Overrides, process_env};
 pub use mistakes::{ConfigErrors, Mistake};
 pub use own::OwnAddresses;
-pub use raw::known_keys;
+pub use raw::{KnownKey, Takes, key_table, known_keys};
 pub use reload::{Reload, reload};
 pub(crate) use render::ranges;
 pub(crate) use scalars::{any_size, duration, size, size_text, time_text};
@@ -52,7 +52,7 @@ pub use variables::unknown_variables;
 
 use crate::families;
 use crate::vocabulary::{Action, ErrorCode, Gate, labelled};
-pub use crate::vocabulary::{LogFormat, LogLevel, RecordKey};
+pub use crate::vocabulary::{Histograms, LogFormat, LogLevel, RecordKey};
 
 /// Reads the configuration: defaults, under the file at `path` (if any), under the environment
 /// (`SIZEGATE__LISTENER__BIND`, comma-separated lists), under the command line.
@@ -108,6 +108,8 @@ pub struct Config {
     pub decode: Decode,
     /// The admin HTTP server's address; its port is not 0.
     pub admin_bind: SocketAddr,
+    /// Where other replicas' admin servers are, for the page.
+    pub admin_peers: Vec<HostPort>,
     /// Metrics and logs.
     pub telemetry: Telemetry,
     /// Where refusals are told beside the log and the API.
@@ -456,6 +458,8 @@ pub struct RefusalsTopic {
 pub struct Telemetry {
     /// At most so many topic labels; the rest are `_other`.
     pub topics: usize,
+    /// Which histograms a topic has in `/metrics`.
+    pub histograms: Histograms,
     /// One line of text, or one JSON object, per event.
     pub log: LogFormat,
     /// The least severe events that are logged.

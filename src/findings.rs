@@ -30,6 +30,7 @@ pub use facts::{
 pub use ignored::{Acknowledged, acknowledge};
 
 use crate::config::Config;
+use crate::policy::families::Written;
 use crate::policy::{Learned, Limit, Policy, TopicPolicy};
 use crate::vocabulary::{FindingRule, labelled};
 
@@ -194,11 +195,20 @@ impl<'a> Comparison<'a> {
     /// The largest batch that a topic's families need it to take; `None`: it is nobody's retry or dead-letter topic.
     pub fn needed_by_families(&self, name: &str) -> Option<u64> {
         let families = self.policy.families();
-        let needs = families.of_member(name).filter_map(|family| {
-            let main = self.taken_batch_limit(&family.main)?;
-            Some(main.value.saturating_add(families.headroom_bytes()))
-        });
+        let needs = families
+            .of_member(name)
+            .filter_map(|family| self.needed_of_member(&family.main, name));
         needs.max()
+    }
+
+    /// The largest batch that a member must take of its main topic; `None`: the main topic's limit is not readable.
+    pub fn needed_of_member(&self, main: &str, member: &str) -> Option<u64> {
+        let limit = self.taken_batch_limit(main)?.value;
+        let sent = match self.policy.written(main, member) {
+            Written::Tickets { batch_bytes } => limit.min(batch_bytes),
+            Written::AsStored | Written::Originals => limit,
+        };
+        Some(sent.saturating_add(self.policy.families().headroom_bytes()))
     }
 }
 

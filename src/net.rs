@@ -6,6 +6,7 @@
 mod connector;
 mod deadline;
 mod expiry;
+pub(crate) mod http;
 mod own;
 mod read_ahead;
 mod reasons;

@@ -7,6 +7,7 @@
 mod certificates;
 mod families;
 mod learned;
+mod notify;
 mod readiness;
 mod reload;
 mod view;
@@ -20,13 +21,14 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::runtime::{Builder, Handle};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::learned::with_learned;
+use self::notify::Notify;
 use self::reload::Live;
 use crate::admin;
 use crate::cluster::Cluster;
@@ -100,7 +102,9 @@ async fn serve(
     let (admin_address, admin) =
         admin::serve(config.load().admin_bind, state, shutdown.clone()).await?;
     chores.spawn(admin);
+    let notify = Arc::new(Notify::from_env());
     let live = Live {
+        notify: Arc::clone(&notify),
         config: Arc::clone(&config),
         path: options.config_path,
         overrides: options.overrides,
@@ -108,7 +112,9 @@ async fn serve(
         level: options.log_level,
         reloaded,
     };
-    chores.spawn(Arc::new(live).follow(shutdown.clone()));
+    // Before anybody is told that it runs: until then SIGHUP would end it.
+    let signals = Signals::caught()?;
+    chores.spawn(Arc::new(live).follow(signals.hangup, shutdown.clone()));
     chores.spawn(summarise(Arc::clone(&shared), shutdown.clone()));
     start_control_plane(Arc::clone(&shared), shutdown.clone())?;
     let bound = BoundSockets {
@@ -119,7 +125,11 @@ async fn serve(
     };
     listeners.serve(&shared, bound);
     say_what_runs(&config.load(), admin_address);
-    wait_for_a_signal().await?;
+    notify.ready(&format!(
+        "listening; the page is at http://{admin_address}/"
+    ));
+    told_to_end(signals.terminate, signals.interrupt).await;
+    notify.stopping();
     tracing::info!(
         sessions = sessions.len(),
         "going down: answering what is in flight"
@@ -359,14 +369,28 @@ fn start_workers(workers: Option<usize>) -> std::io::Result<Vec<Handle>> {
         .collect()
 }
 
-async fn wait_for_a_signal() -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+/// What the process is told by signals.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn caught() -> std::io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+}
+
+async fn told_to_end(mut terminate: Signal, mut interrupt: Signal) {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    Ok(())
 }
 
 #[cfg(test)]

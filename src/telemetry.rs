@@ -18,7 +18,7 @@ mod refusals;
 mod text;
 mod topic;
 
-pub use claims::{ClaimCounts, ClaimMetrics, ClaimTopicView, ClaimsView, StoreView};
+pub use claims::{ClaimCounts, ClaimMetrics, ClaimTopicView, ClaimsView, HeldView, StoreView};
 pub use clients::{ClientConnection, ClientView, Clients};
 pub use counters::{Counter, SizeBucket, SizeDistribution, SizeHistogram, TimeHistogram};
 pub use families::{FamilyFit, Known};

@@ -46,7 +46,7 @@ mod log;
 pub use compression::{Codec, CompressionType};
 pub use finding_rule::FindingRule;
 pub use limit::{LIMITS, Limit, MemberLimit, Size};
-pub use log::{LogFormat, LogLevel, RecordKey};
+pub use log::{Histograms, LogFormat, LogLevel, RecordKey};
 
 labelled! {
     /// A place where a size is compared with a limit.

@@ -1,4 +1,7 @@
-//! `/metrics` as it leaves: what the process is to the system beside what it counted, compressed for who takes that.
+//! `/metrics` as it leaves: what the process is to the system beside what it counted, in the form that is asked for,
+//! compressed for who takes that.
+
+mod open_metrics;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -84,6 +87,64 @@ fn most_descriptors() -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
+/// The forms of the same text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Prometheus' text format.
+    Text,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
+
+impl Form {
+    /// What a client likes better (`Accept`). Prometheus' own format for those who do not say.
+    pub(super) fn wanted(accepted: &str) -> Self {
+        let (mut open, mut text) = (0.0_f32, 0.0_f32);
+        for range in accepted.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let name = parts.next().unwrap_or_default();
+            let weight = parts
+                .clone()
+                .find_map(|part| part.strip_prefix("q=")?.parse().ok())
+                .unwrap_or(1.0);
+            let is_known = |part: &str| {
+                let version = part
+                    .strip_prefix("version=")
+                    .map(|version| version.trim_matches('"'));
+                version.is_none_or(|version| matches!(version, "1.0.0" | "0.0.1"))
+            };
+            if name.eq_ignore_ascii_case("application/openmetrics-text") {
+                if parts.all(is_known) {
+                    open = open.max(weight);
+                }
+            } else if name.eq_ignore_ascii_case("text/plain") {
+                text = text.max(weight);
+            }
+        }
+        if open > 0.0 && open >= text {
+            Self::OpenMetrics
+        } else {
+            Self::Text
+        }
+    }
+
+    /// `Content-Type`.
+    pub(super) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+
+    /// The text in this form.
+    pub(super) fn of(self, text: String) -> String {
+        match self {
+            Self::Text => text,
+            Self::OpenMetrics => open_metrics::of(&text),
+        }
+    }
+}
+
 /// Whether a client takes gzip (`Accept-Encoding`).
 pub(super) fn takes_gzip(accepted: &str) -> bool {
     accepted.split(',').any(|coding| {
@@ -119,6 +180,28 @@ mod tests {
             ("xgzip", false),
         ] {
             assert_eq!(takes_gzip(accepted), takes, "{accepted}");
+        }
+    }
+
+    #[test]
+    fn open_metrics_is_for_those_who_like_it_at_least_as_well() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;\
+                          q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        for (accepted, form) in [
+            ("", Form::Text),
+            ("*/*", Form::Text),
+            ("text/html,*/*;q=0.8", Form::Text),
+            ("application/openmetrics-text", Form::OpenMetrics),
+            (
+                "application/openmetrics-text; version=\"1.0.0\"",
+                Form::OpenMetrics,
+            ),
+            ("application/openmetrics-text; version=2.0.0", Form::Text),
+            ("application/openmetrics-text;q=0", Form::Text),
+            ("text/plain, application/openmetrics-text;q=0.9", Form::Text),
+            (prometheus, Form::OpenMetrics),
+        ] {
+            assert_eq!(Form::wanted(accepted), form, "{accepted}");
         }
     }
 

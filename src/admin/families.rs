@@ -55,10 +55,22 @@ pub struct GapView {
     pub headroom_bytes: u64,
     /// What the member's limit lacks; 0: nothing.
     pub gap_bytes: Option<u64>,
+    /// What closes the gap; `None`: there is none, or no number does.
+    pub fix: Option<FixView>,
 }
 
-impl From<&Gap> for GapView {
-    fn from(gap: &Gap) -> Self {
+/// What closes a gap.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FixView {
+    /// In words.
+    pub text: String,
+    /// A command that does it, where one does.
+    pub command: Option<String>,
+}
+
+impl GapView {
+    /// A gap with what closes it.
+    pub fn new(gap: &Gap, fix: Option<FixView>) -> Self {
         Self {
             gate: gap.gate,
             holder: gap.holder,
@@ -66,6 +78,7 @@ impl From<&Gap> for GapView {
             member_bytes: gap.member_bytes,
             headroom_bytes: gap.headroom_bytes,
             gap_bytes: gap.missing_bytes,
+            fix,
         }
     }
 }

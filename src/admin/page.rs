@@ -20,11 +20,14 @@ const FRAME: &str = include_str!("page/page.html");
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Name, media type, content.
-const FILES: [(&str, &str, &str); 16] = [
+const FILES: [(&str, &str, &str); 22] = [
     ("ask.js", SCRIPT, include_str!("page/ask.js")),
     ("bars.js", SCRIPT, include_str!("page/bars.js")),
     ("chart.js", SCRIPT, include_str!("page/chart.js")),
+    ("claims.js", SCRIPT, include_str!("page/claims.js")),
     ("clients.js", SCRIPT, include_str!("page/clients.js")),
+    ("consumers.js", SCRIPT, include_str!("page/consumers.js")),
+    ("copy.js", SCRIPT, include_str!("page/copy.js")),
     ("dom.js", SCRIPT, include_str!("page/dom.js")),
     ("explain.js", SCRIPT, include_str!("page/explain.js")),
     ("families.js", SCRIPT, include_str!("page/families.js")),
@@ -36,7 +39,10 @@ const FILES: [(&str, &str, &str); 16] = [
         "text/css; charset=utf-8",
         include_str!("page/page.css"),
     ),
+    ("recent.js", SCRIPT, include_str!("page/recent.js")),
+    ("refusal.js", SCRIPT, include_str!("page/refusal.js")),
     ("refusals.js", SCRIPT, include_str!("page/refusals.js")),
+    ("replicas.js", SCRIPT, include_str!("page/replicas.js")),
     ("state.js", SCRIPT, include_str!("page/state.js")),
     ("topic.js", SCRIPT, include_str!("page/topic.js")),
     ("topics.js", SCRIPT, include_str!("page/topics.js")),
@@ -50,7 +56,7 @@ const PATHS: [(&str, &str); 14] = [
     ("/readyz", "clients can be served, or why not"),
     (
         "/api/v1/status",
-        "how the process fares, as at the top of this page",
+        "how the process fares, as at the top of this page; ?peers=1: its replicas too, here and where counts are",
     ),
     (
         "/api/v1/topics",
@@ -62,7 +68,7 @@ const PATHS: [(&str, &str); 14] = [
     ),
     (
         "/api/v1/refusals",
-        "the last 1,000 refusals with their full text; ?topic=, ?gate=, ?limit=",
+        "the last 1,000 refusals with their full text; ?topic=, ?gate=, ?id=, ?limit=",
     ),
     (
         "/api/v1/refusals/recent",
@@ -74,7 +80,7 @@ const PATHS: [(&str, &str); 14] = [
     ),
     (
         "/api/v1/clients",
-        "connected clients by software and version",
+        "connected clients by client library and version",
     ),
     (
         "/api/v1/lingering",

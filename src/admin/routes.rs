@@ -8,17 +8,18 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn, map_response};
+use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::replicas::{INSTANCE, together};
 use super::{AdminState, exposition, page};
 use crate::explain::{BadQuestion, Question};
 use crate::telemetry::RefusalQuery;
-use crate::vocabulary::Gate;
+use crate::vocabulary::{Gate, Histograms};
 
 /// For browsers, with every response but the page: nothing is run, loaded or framed.
 const RUN_NOTHING: &str =
@@ -36,9 +37,6 @@ const STRICT: [(HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// What Prometheus expects of its text format.
-const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
 const LIVEZ: &str = "/livez";
 const READYZ: &str = "/readyz";
 
@@ -52,6 +50,8 @@ pub(super) fn is_health_check(path: &str) -> bool {
 
 /// `is_loopback`: only whoever is on this machine is meant, so that only this machine's names are answered to.
 pub(super) fn router(state: AdminState, is_loopback: bool) -> Router {
+    let replicas = state.replicas.clone();
+    let instance = replicas.header();
     let routes = Router::new()
         .route("/", get(index))
         .route("/page/{file}", get(page::file))
@@ -74,13 +74,16 @@ pub(super) fn router(state: AdminState, is_loopback: bool) -> Router {
             post(explain).layer(DefaultBodyLimit::max(LONGEST_QUESTION)),
         )
         .fallback(nothing)
-        .with_state(state);
+        .with_state(state)
+        .layer(from_fn_with_state(replicas, together));
     let routes = if is_loopback {
         routes.layer(from_fn(only_for_this_machine))
     } else {
         routes
     };
-    routes.layer(map_response(strict))
+    routes.layer(map_response(move |response| {
+        strict(response, instance.clone())
+    }))
 }
 
 /// A browser on this machine that was led here by a name of somebody else's (DNS rebinding) could read everything.
@@ -106,7 +109,8 @@ fn is_this_machine(host: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok()
 }
 
-async fn strict(mut response: Response) -> Response {
+async fn strict(mut response: Response, instance: HeaderValue) -> Response {
+    response.headers_mut().insert(INSTANCE, instance);
     response
         .headers_mut()
         .entry(header::CONTENT_SECURITY_POLICY)
@@ -139,28 +143,51 @@ async fn ready(State(state): State<AdminState>) -> (StatusCode, String) {
     (StatusCode::SERVICE_UNAVAILABLE, body)
 }
 
-async fn metrics(State(state): State<AdminState>, headers: HeaderMap) -> Response {
-    let accepted = headers
-        .get_all(header::ACCEPT_ENCODING)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    let takes_gzip = accepted.into_iter().any(exposition::takes_gzip);
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MetricsQuery {
+    histograms: Option<String>,
+}
+
+async fn metrics(
+    State(state): State<AdminState>,
+    headers: HeaderMap,
+    Params(query): Params<MetricsQuery>,
+) -> Response {
+    let wanted = query.histograms.filter(|wanted| !wanted.is_empty());
+    let histograms = match wanted.as_deref().map(Histograms::from_label) {
+        None => (state.histograms)(),
+        Some(Some(wanted)) => wanted,
+        Some(None) => {
+            let known: Vec<_> = Histograms::ALL.iter().map(|word| word.label()).collect();
+            let error = format!("histograms is none of {}", known.join(", "));
+            return no(StatusCode::BAD_REQUEST, error);
+        }
+    };
+    let all_of = |name| {
+        let values = headers.get_all(name).iter();
+        let texts: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+        texts.join(",")
+    };
+    let takes_gzip = exposition::takes_gzip(&all_of(header::ACCEPT_ENCODING));
+    let form = exposition::Form::wanted(&all_of(header::ACCEPT));
     let started_at = state.metrics.started_at();
     let render = move || {
-        let mut text = state.metrics.render()?;
+        let mut text = state.metrics.render_with(histograms)?;
         exposition::write_process(&mut text, started_at);
+        let text = form.of(text);
         let packed = takes_gzip.then(|| exposition::gzipped(&text)).transpose();
         // Memory cannot fail to be written to; the text is right all the same.
         Ok::<_, prometheus::Error>((text, packed.ok().flatten()))
     };
-    let coding = (header::VARY, "accept-encoding");
-    let kind = (header::CONTENT_TYPE, METRICS_TYPE);
+    let varies = (header::VARY, "accept, accept-encoding");
+    let kind = (header::CONTENT_TYPE, form.media_type());
     match blocking(render).await {
         Ok(Ok((_, Some(packed)))) => {
             let packing = (header::CONTENT_ENCODING, "gzip");
-            ([kind, coding, packing], packed).into_response()
+            ([kind, varies, packing], packed).into_response()
         }
-        Ok(Ok((text, None))) => ([kind, coding], text).into_response(),
+        Ok(Ok((text, None))) => ([kind, varies], text).into_response(),
         Ok(Err(error)) => {
             tracing::error!(%error, "metrics cannot be rendered");
             failed()
@@ -170,9 +197,9 @@ async fn metrics(State(state): State<AdminState>, headers: HeaderMap) -> Respons
 }
 
 /// A query's parameters; one that is wrong is answered as JSON, like everything under `/api/v1/`.
-struct RefusalParams<T>(T);
+struct Params<T>(T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for RefusalParams<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
@@ -189,10 +216,7 @@ struct TopicsQuery {
     topic: Option<String>,
 }
 
-async fn topics(
-    State(state): State<AdminState>,
-    RefusalParams(query): RefusalParams<TopicsQuery>,
-) -> Response {
+async fn topics(State(state): State<AdminState>, Params(query): Params<TopicsQuery>) -> Response {
     let wanted = query.topic.filter(|topic| !topic.is_empty());
     let body = blocking(move || {
         let mut topics = (state.topics)();
@@ -210,10 +234,7 @@ struct SizesQuery {
 }
 
 /// The distributions of one topic's sizes by gate; none for a topic that was not produced to through here.
-async fn sizes(
-    State(state): State<AdminState>,
-    RefusalParams(query): RefusalParams<SizesQuery>,
-) -> Json<Value> {
+async fn sizes(State(state): State<AdminState>, Params(query): Params<SizesQuery>) -> Json<Value> {
     let sizes = state.metrics.known_topic(&query.topic).map(|topic| {
         json!({
             "batch": topic.wire_bytes.distribution(),
@@ -230,6 +251,7 @@ async fn sizes(
 struct RefusalsQuery {
     topic: Option<String>,
     gate: Option<String>,
+    id: Option<String>,
     limit: Option<String>,
 }
 
@@ -250,6 +272,7 @@ impl RefusalsQuery {
         });
         Ok(RefusalQuery {
             topic: given(self.topic),
+            id: given(self.id),
             gate: gate.transpose()?,
             limit: limit.transpose()?,
         })
@@ -258,7 +281,7 @@ impl RefusalsQuery {
 
 async fn refusals(
     State(state): State<AdminState>,
-    RefusalParams(query): RefusalParams<RefusalsQuery>,
+    Params(query): Params<RefusalsQuery>,
 ) -> Response {
     match query.understood() {
         Ok(query) => {
@@ -290,7 +313,12 @@ async fn fetch(State(state): State<AdminState>) -> Json<Value> {
 }
 
 async fn claims(State(state): State<AdminState>) -> Response {
-    json_or_failed(blocking(move || json!(state.metrics.claims().view())).await)
+    let view = move || {
+        let metrics = state.metrics;
+        let log_bytes = |topic: &str| Some(metrics.known_topic(topic)?.log_bytes());
+        json!(metrics.claims().view(log_bytes))
+    };
+    json_or_failed(blocking(view).await)
 }
 
 async fn clients(State(state): State<AdminState>) -> Json<Value> {
@@ -333,7 +361,7 @@ fn no(status: StatusCode, error: String) -> Response {
 }
 
 /// Away from this thread: with a thousand topics it takes tens of milliseconds, and this thread accepts clients.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Response> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
@@ -349,7 +377,7 @@ fn json_or_failed(body: Result<Value, Response>) -> Response {
     }
 }
 
-fn failed() -> Response {
+pub(super) fn failed() -> Response {
     let text = "this could not be answered; the log says why\n";
     (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
 }

@@ -239,6 +239,11 @@ impl Applied {
         !self.plan.unread.is_empty()
     }
 
+    /// Something is not aligned, and no change is to be made for it.
+    fn is_held_back(&self) -> bool {
+        !self.plan.above_ceiling.is_empty() || !self.plan.inline.is_empty()
+    }
+
     fn exit(&self) -> u8 {
         let is_short = self.in_force.as_ref().is_some_and(|values| {
             let mut all = self.plan.changes.iter().zip(values);
@@ -247,7 +252,7 @@ impl Applied {
         let is_planned = !self.plan.changes.is_empty() && self.in_force.is_none();
         if self.is_incomplete() || is_short {
             FAILED
-        } else if is_planned || !self.plan.above_ceiling.is_empty() {
+        } else if is_planned || self.is_held_back() {
             FINDINGS
         } else {
             FINE
@@ -257,7 +262,7 @@ impl Applied {
     fn text(&self, config: &Config) -> String {
         let mut text = String::new();
         let plan = &self.plan;
-        if plan.changes.is_empty() && plan.above_ceiling.is_empty() && !self.is_incomplete() {
+        if plan.changes.is_empty() && !self.is_held_back() && !self.is_incomplete() {
             text.push_str(if plan.detected.is_empty() {
                 "Every family is aligned: nothing to do.\n"
             } else {
@@ -304,6 +309,14 @@ impl Applied {
                 plan.detected.join(", ")
             );
         }
+        if !plan.inline.is_empty() {
+            let _ = writeln!(
+                text,
+                "not planned, because their main topic offloads and whoever writes them has the originals, of any size (a rule \
+                 with action: offload for them mends it): {}",
+                plan.inline.join(", ")
+            );
+        }
         if self.is_incomplete() {
             let _ = writeln!(
                 text,
@@ -338,7 +351,11 @@ impl Applied {
             "changes": self.plan.changes,
             "in_force": self.in_force,
             "above_ceiling": self.plan.above_ceiling,
-            "not_planned": {"detected": self.plan.detected, "unread": self.plan.unread},
+            "not_planned": {
+                "detected": self.plan.detected,
+                "unread": self.plan.unread,
+                "inline": self.plan.inline,
+            },
             "unseen": self.unseen,
         })
     }

@@ -3,6 +3,7 @@
 
 mod exposition;
 mod limits;
+mod offload;
 mod source;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 
 pub(super) use self::exposition::{Histogram, Measured};
 use self::limits::{Proposal, Target, TopicLimits};
+use self::offload::{ABOVE_BYTES, Gain};
 use super::{FAILED, FINE, print};
 use crate::config::size_text;
 use crate::findings::{Side, side_kind};
@@ -111,6 +113,12 @@ pub(super) struct Suggested {
     pub(super) json: Value,
 }
 
+/// What is said of one topic.
+struct Found {
+    limits: TopicLimits,
+    gain: Option<Gain>,
+}
+
 /// Suggests limits by what was measured elsewhere, by the defaults of the command.
 pub(super) fn of_measured(measured: BTreeMap<String, Measured>, from: &str) -> Suggested {
     let args = SuggestArgs {
@@ -135,7 +143,13 @@ fn found(args: &SuggestArgs, topics: BTreeMap<String, Measured>, has_other: bool
         .into_iter()
         .partition(|(name, _)| side_kind(name, false).is_some());
     let kept: Vec<String> = kept.into_keys().collect();
-    let found = |(name, measured): (String, Measured)| (name, limits::suggest(&measured, &wish));
+    let found = |(name, measured): (String, Measured)| {
+        let found = Found {
+            limits: limits::suggest(&measured, &wish),
+            gain: offload::gain(&measured.record, wish.least_measured),
+        };
+        (name, found)
+    };
     let found: BTreeMap<_, _> = ours.into_iter().map(found).collect();
     Suggested {
         yaml: yaml(args, &found, &kept, has_other),
@@ -145,7 +159,7 @@ fn found(args: &SuggestArgs, topics: BTreeMap<String, Measured>, has_other: bool
 
 fn yaml(
     args: &SuggestArgs,
-    found: &BTreeMap<String, TopicLimits>,
+    found: &BTreeMap<String, Found>,
     kept: &[String],
     has_other: bool,
 ) -> String {
@@ -176,10 +190,11 @@ fn yaml(
             ),
         );
     }
-    let (ready, unsure): (Vec<_>, Vec<_>) =
-        found.iter().partition(|(_, limits)| limits.says_anything());
-    for (name, limits) in &unsure {
-        let measured = limits.record.measured();
+    let (ready, unsure): (Vec<_>, Vec<_>) = found
+        .iter()
+        .partition(|(_, found)| found.limits.says_anything());
+    for (name, found) in &unsure {
+        let measured = found.limits.record.measured();
         line(
             &mut out,
             format_args!(
@@ -188,6 +203,14 @@ fn yaml(
                 args.at_least
             ),
         );
+    }
+    for (name, found) in &unsure {
+        if let Some(gain) = &found.gain {
+            line(
+                &mut out,
+                format_args!("# {}: {}", one_line(name), would_gain(gain)),
+            );
+        }
     }
     for name in kept {
         let whose = side_kind(name, false).map_or("others'", Side::label);
@@ -209,7 +232,7 @@ fn yaml(
         return out;
     }
     line(&mut out, format_args!("rules:"));
-    for (name, limits) in ready {
+    for (name, Found { limits, gain }) in ready {
         let name = Value::from(name.as_str());
         line(&mut out, format_args!("  - name: {name}"));
         line(&mut out, format_args!("    topics: [{name}]"));
@@ -223,8 +246,22 @@ fn yaml(
             &limits.uncompressed,
         );
         entry(&mut out, args, "batch_bytes", "batches", &limits.batch);
+        if let Some(gain) = gain {
+            line(&mut out, format_args!("      # {}", would_gain(gain)));
+        }
     }
     out
+}
+
+fn would_gain(gain: &Gain) -> String {
+    format!(
+        "a claim check would take {} of {} records, and with them at least {:.0} % of its bytes (uncompressed), out of the log: \
+         action: offload, above: {} (docs/claim-check.md)",
+        gain.records,
+        gain.measured,
+        (100.0 * gain.share).floor(),
+        size_text(ABOVE_BYTES)
+    )
 }
 
 /// One limit with what it would have refused.
@@ -289,8 +326,14 @@ fn refusing(refuses: f64, measured: f64, what: &str) -> String {
     format!("refuses {refuses} of {measured} {what} ({percent} %)")
 }
 
-fn to_json(args: &SuggestArgs, found: &BTreeMap<String, TopicLimits>, kept: &[String]) -> Value {
-    let topics = found.iter().map(|(name, limits)| {
+fn to_json(args: &SuggestArgs, found: &BTreeMap<String, Found>, kept: &[String]) -> Value {
+    let topics = found.iter().map(|(name, Found { limits, gain })| {
+        let offload = gain.map(|gain| {
+            json!({
+                "above": ABOVE_BYTES, "records": gain.records, "measured": gain.measured,
+                "bytes_at_least": gain.bytes, "share_at_least": gain.share,
+            })
+        });
         let of = |finding: &Proposal| match finding {
             Proposal::Limit(found) => json!({
                 "bytes": found.bytes, "measured": found.measured, "refuses": found.refuses,
@@ -301,7 +344,7 @@ fn to_json(args: &SuggestArgs, found: &BTreeMap<String, TopicLimits>, kept: &[St
         };
         json!({
             "topic": name, "record_bytes": of(&limits.record),
-            "uncompressed_bytes": of(&limits.uncompressed), "batch_bytes": of(&limits.batch),
+            "uncompressed_bytes": of(&limits.uncompressed), "batch_bytes": of(&limits.batch), "offload": offload,
         })
     });
     json!({"from": args.from, "topics": topics.collect::<Vec<_>>(), "left_out": kept})

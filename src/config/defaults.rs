@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use super::claim::{StoreFailure, Unredeemed};
-use super::{Decode, LogFormat, LogLevel, Mode, RecordKey};
+use super::{Decode, Histograms, LogFormat, LogLevel, Mode, RecordKey};
 use crate::claim::Layout;
 use crate::vocabulary::{Action, ErrorCode};
 
@@ -39,6 +39,7 @@ pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// `telemetry`.
 pub(super) const TOPICS: u64 = 1_000;
+pub(super) const HISTOGRAMS: Histograms = Histograms::Few;
 pub(super) const LOG: LogFormat = LogFormat::Text;
 pub(super) const LOG_LEVEL: LogLevel = LogLevel::Info;
 

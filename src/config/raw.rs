@@ -20,8 +20,8 @@ use super::scalars::{
 };
 use super::topics::MemberPattern;
 use super::{
-    BatchLimit, Compression, Decode, HostPort, LogFormat, LogLevel, Mode, NamePattern, RecordKey,
-    SaslMechanism, TopicPattern,
+    BatchLimit, Compression, Decode, Histograms, HostPort, LogFormat, LogLevel, Mode, NamePattern,
+    RecordKey, SaslMechanism, TopicPattern,
 };
 use crate::claim::{Layout, StoreUri};
 use crate::vocabulary::{Action, Codec, ErrorCode, FindingRule};
@@ -196,6 +196,7 @@ section! {
     }
     RawAdmin {
         bind: Key<SocketAddr>,
+        peers: List<Text<HostPort>>,
     }
     RawRefusals {
         topic: Key<OrNone<TopicName>>,
@@ -203,6 +204,7 @@ section! {
     }
     RawTelemetry {
         topics: Key<Count<0, 1_000_000>>,
+        histograms: Key<Histograms>,
         log: Key<LogFormat>,
         log_level: Key<LogLevel>,
     }
@@ -266,6 +268,13 @@ impl<T> Field<Vec<Field<T>>> {
             .flatten()
             .filter_map(Field::given)
             .collect()
+    }
+}
+
+impl<T> Field<Vec<Field<Text<T>>>> {
+    /// The entries that are right, where each is one piece of text.
+    pub(super) fn texts(self) -> Vec<T> {
+        self.entries().into_iter().map(|text| text.0).collect()
     }
 }
 
@@ -374,11 +383,41 @@ impl<'de> Deserialize<'de> for RawOptions {
 /// Every key there is, dotted, entries of lists as `[]` (`rules[].name`), sections included; in the order of
 /// this file.
 pub fn known_keys() -> Vec<String> {
+    key_table().into_iter().map(|key| key.path).collect()
+}
+
+/// A key, and what may stand there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownKey {
+    /// As in [`known_keys`].
+    pub path: String,
+    /// What it takes.
+    pub takes: Takes,
+    /// It takes a list of that, or one.
+    pub is_list: bool,
+}
+
+/// What may stand at a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Takes {
+    /// Further keys of ours.
+    Section,
+    /// Keys of somebody else's, each with a text.
+    Options,
+    /// One piece of text; what is allowed, in words.
+    Text(String),
+    /// A section, or one of these words.
+    SectionOr(String),
+}
+
+/// Every key with what it takes, in the order of [`known_keys`].
+pub fn key_table() -> Vec<KnownKey> {
     let keys = RefCell::new(Vec::new());
     // It cannot fail: a `Field` takes every error for itself.
     let _: Result<RawConfig, Stop> = RawConfig::deserialize(Walk {
         path: String::new(),
         keys: &keys,
+        at: None,
     });
     keys.into_inner()
 }
@@ -386,7 +425,31 @@ pub fn known_keys() -> Vec<String> {
 /// A pretended document in which every key is written, and every list has one entry.
 struct Walk<'a> {
     path: String,
-    keys: &'a RefCell<Vec<String>>,
+    keys: &'a RefCell<Vec<KnownKey>>,
+    /// Where the key that is looked at stands among them; `None`: the document itself.
+    at: Option<usize>,
+}
+
+impl Walk<'_> {
+    fn takes(&self, takes: Takes) {
+        self.key(|key| key.takes = takes);
+    }
+
+    fn key(&self, act: impl FnOnce(&mut KnownKey)) {
+        let mut keys = self.keys.borrow_mut();
+        if let Some(key) = self.at.and_then(|at| keys.get_mut(at)) {
+            act(key);
+        }
+    }
+}
+
+/// What a visitor says it expects.
+struct Expected<V>(V);
+
+impl<'de, V: Visitor<'de>> fmt::Display for Expected<&V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(f)
+    }
 }
 
 impl<'de> Deserializer<'de> for Walk<'_> {
@@ -396,11 +459,23 @@ impl<'de> Deserializer<'de> for Walk<'_> {
         Err(Stop::custom("a key without keys of its own"))
     }
 
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        self.takes(Takes::Text(Expected(&visitor).to_string()));
+        self.deserialize_any(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        self.takes(Takes::Options);
+        self.deserialize_any(visitor)
+    }
+
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
+        self.key(|key| key.is_list = true);
         visitor.visit_seq(WalkList {
             entry: Some(Walk {
                 path: self.path + "[]",
                 keys: self.keys,
+                at: self.at,
             }),
         })
     }
@@ -424,12 +499,13 @@ impl<'de> Deserializer<'de> for Walk<'_> {
         _: &'static str,
         visitor: V,
     ) -> Result<V::Value, Stop> {
+        self.takes(Takes::SectionOr(Expected(&visitor).to_string()));
         visitor.visit_newtype_struct(self)
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
-        option unit unit_struct tuple tuple_struct map enum identifier ignored_any
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char string bytes byte_buf
+        option unit unit_struct tuple tuple_struct enum identifier ignored_any
     }
 }
 
@@ -473,10 +549,19 @@ impl<'de> MapAccess<'de> for WalkSection<'_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Stop> {
         let path = below(&self.walk.path, self.field);
-        self.walk.keys.borrow_mut().push(path.clone());
+        let at = {
+            let mut keys = self.walk.keys.borrow_mut();
+            keys.push(KnownKey {
+                path: path.clone(),
+                takes: Takes::Section,
+                is_list: false,
+            });
+            keys.len().checked_sub(1)
+        };
         seed.deserialize(Walk {
             path,
             keys: self.walk.keys,
+            at,
         })
     }
 }

@@ -20,7 +20,7 @@ pub struct Reload {
 
 /// Keys, with all below them, that a reload changes in a running process. `inspection` is among them because limits
 /// are: a new limit may need a decode that the old value forbids.
-const LIVE: [&str; 13] = [
+const LIVE: [&str; 15] = [
     "mode",
     "limits",
     "rules",
@@ -33,6 +33,8 @@ const LIVE: [&str; 13] = [
     "claim_check.fallback",
     "near_limit",
     "inspection",
+    "admin.peers",
+    "telemetry.histograms",
     "telemetry.log_level",
 ];
 
@@ -109,9 +111,11 @@ fn merged(old: &Config, new: &Config) -> Config {
         memory_budget_bytes: old.memory_budget_bytes,
         decode: new.decode,
         admin_bind: old.admin_bind,
+        admin_peers: new.admin_peers.clone(),
         origin: old.origin.clone(),
         refusals: old.refusals.clone(),
         telemetry: Telemetry {
+            histograms: new.telemetry.histograms,
             log_level: new.telemetry.log_level,
             ..old.telemetry.clone()
         },

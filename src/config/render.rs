@@ -30,13 +30,17 @@ impl Config {
             "near_limit": self.near_limit,
             "memory": {"budget": size_text(self.memory_budget_bytes)},
             "inspection": {"decode": self.decode},
-            "admin": {"bind": self.admin_bind.to_string()},
+            "admin": {
+                "bind": self.admin_bind.to_string(),
+                "peers": self.admin_peers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            },
             "refusals": {
                 "topic": self.refusals.topic.as_deref().unwrap_or("none"),
                 "record_key": self.refusals.record_key,
             },
             "telemetry": {
                 "topics": self.telemetry.topics,
+                "histograms": self.telemetry.histograms,
                 "log": self.telemetry.log,
                 "log_level": self.telemetry.log_level,
             },

@@ -13,7 +13,7 @@ pub(in crate::config) use amounts::{Count, Interval, OrNone, Ratio, Share, Size}
 pub(crate) use amounts::{any_size, duration, size, size_text, time_text};
 
 use super::claim::{StoreFailure, Unredeemed};
-use super::{Compression, Decode, LogFormat, LogLevel, Mode, RecordKey, SaslMechanism};
+use super::{Compression, Decode, Histograms, LogFormat, LogLevel, Mode, RecordKey, SaslMechanism};
 use crate::claim::{Layout, StoreUri};
 use crate::vocabulary::{Action, Codec, ErrorCode, FindingRule, LIMITS};
 
@@ -61,6 +61,7 @@ by_label!(
     Layout,
     LogFormat,
     RecordKey,
+    Histograms,
     LogLevel,
     Mode,
     SaslMechanism,

@@ -28,6 +28,7 @@ use crate::vocabulary::FindingRule;
 pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
     let families = raw.families.section();
     let telemetry = raw.telemetry.section();
+    let admin = raw.admin.section();
     let refusals = raw.refusals.section();
     // Below this section there is nothing to lift: `none` is as if it were left out.
     let mut limits = limits(raw.limits.section()).without_lifting();
@@ -56,7 +57,8 @@ pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
             .or(Size(defaults::MEMORY_BUDGET_BYTES))
             .0,
         decode: raw.inspection.section().decode.or(defaults::DECODE),
-        admin_bind: raw.admin.section().bind.or(defaults::ADMIN_BIND),
+        admin_bind: admin.bind.or(defaults::ADMIN_BIND),
+        admin_peers: admin.peers.texts(),
         refusals: RefusalsTopic {
             topic: match refusals.topic.or(OrNone::None) {
                 OrNone::Some(topic) => Some(topic.0),
@@ -66,6 +68,7 @@ pub(super) fn config(raw: RawConfig, report: &mut Report) -> Config {
         },
         telemetry: Telemetry {
             topics: number(telemetry.topics.or(Count(defaults::TOPICS))),
+            histograms: telemetry.histograms.or(defaults::HISTOGRAMS),
             log: telemetry.log.or(defaults::LOG),
             log_level: telemetry.log_level.or(defaults::LOG_LEVEL),
         },
@@ -86,12 +89,7 @@ fn cluster(raw: RawCluster, report: &mut Report) -> Cluster {
     }
     let admin = raw.admin.section();
     Cluster {
-        bootstrap_servers: raw
-            .bootstrap_servers
-            .entries()
-            .into_iter()
-            .map(|text| text.0)
-            .collect(),
+        bootstrap_servers: raw.bootstrap_servers.texts(),
         tls: raw
             .tls
             .given()

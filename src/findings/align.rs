@@ -12,6 +12,7 @@ use super::{
     Setting, SettingSource, TopicFacts,
 };
 use crate::families::Membership;
+use crate::policy::families::Written;
 use crate::text::grouped;
 
 /// One config to be raised.
@@ -36,6 +37,9 @@ pub struct Plan {
     pub changes: Vec<Change>,
     /// Needed, and above the ceiling.
     pub above_ceiling: Vec<Change>,
+    /// Members that get originals of any size from a main topic that offloads, and do not offload themselves: no limit
+    /// would be enough.
+    pub inline: Vec<String>,
     /// Members that a limit could not be read of: nothing is planned for them.
     pub unread: Vec<String>,
     /// Members known by their names alone that lack something: planned only on request.
@@ -102,6 +106,7 @@ impl Plan {
         }
         self.changes
             .sort_by(|a, b| (&a.topic, place_of(a.key)).cmp(&(&b.topic, place_of(b.key))));
+        self.inline = next.inline;
         self.unread = next.unread;
         self.detected = next.detected;
     }
@@ -113,6 +118,12 @@ fn once(comparison: &Comparison<'_>, ceiling: Option<u64>, detected: bool) -> Pl
     let mut wanted: BTreeMap<(String, Option<usize>), Change> = BTreeMap::new();
     for family in comparison.policy.families().all() {
         for member in &family.members {
+            if comparison.policy.written(&family.main, &member.topic) == Written::Originals {
+                if member.membership == Membership::Configured || detected {
+                    plan.inline.push(member.topic.to_string());
+                }
+                continue;
+            }
             let Some(changes) = changes(comparison, &family.main, &member.topic) else {
                 plan.unread.push(member.topic.to_string());
                 continue;
@@ -140,7 +151,7 @@ fn once(comparison: &Comparison<'_>, ceiling: Option<u64>, detected: bool) -> Pl
             plan.changes.push(change);
         }
     }
-    for list in [&mut plan.unread, &mut plan.detected] {
+    for list in [&mut plan.unread, &mut plan.detected, &mut plan.inline] {
         list.sort();
         list.dedup();
     }
@@ -164,7 +175,11 @@ fn changes(comparison: &Comparison<'_>, main: &str, member: &str) -> Option<Vec<
     let facts = comparison.topic(member)?;
     let declared = facts.max_message_bytes.as_ref()?;
     let headroom = comparison.policy.families().headroom_bytes();
-    let needed = limit.value.saturating_add(headroom);
+    let needed = comparison.needed_of_member(main, member)?;
+    let are_tickets = matches!(
+        comparison.policy.written(main, member),
+        Written::Tickets { .. }
+    );
     let mut changes = Vec::new();
     if let Some(segment) = facts
         .segment_bytes
@@ -180,6 +195,13 @@ fn changes(comparison: &Comparison<'_>, main: &str, member: &str) -> Option<Vec<
     }
     if declared.value() < needed {
         changes.push(change(facts, MAX_MESSAGE_BYTES, declared, needed, || {
+            if are_tickets {
+                return format!(
+                    "{main} offloads: what fails there comes here as a ticket, or as what is too small for one, with {} bytes of \
+                     headers",
+                    grouped(headroom)
+                );
+            }
             format!(
                 "{main} takes {} bytes (source={}), and what fails there comes here with {} bytes of headers",
                 grouped(limit.value),

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::families::{Alignment, Family, Member, MemberKind, Membership};
 use crate::policy::Limit;
-use crate::policy::families::{Gap, Holder, gaps};
+use crate::policy::families::{Gap, Holder, Written, gaps};
 use crate::text::grouped;
 use crate::vocabulary::{Codec, DEFAULT_MAX_REQUEST_SIZE, Gate, LIMITS, Source};
 
@@ -302,7 +302,9 @@ fn uncompressed(
             Gate::Uncompressed | Gate::Record | Gate::Estimate
         ) && limit.value <= room
     });
-    if is_uncompressed || is_bounded {
+    // What offloads bounds what is stored, and what is written inline is found beside this.
+    let is_offloaded = comparison.policy.written(&family.main, &member.topic) != Written::AsStored;
+    if is_uncompressed || is_bounded || is_offloaded {
         return;
     }
     found.push(Finding {

@@ -2,5 +2,7 @@
 
 mod arithmetic;
 pub mod opening;
+mod tickets;
 
 pub use arithmetic::{Gap, Holder, Reach, gaps};
+pub use tickets::Written;

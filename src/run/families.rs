@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::off_thread;
-use crate::admin::{FamilyView, GapView, MemberView};
+use crate::admin::{FamilyView, FixView, GapView, MemberView};
 use crate::cluster::Topic;
 use crate::families::{Alignment, Family, Member, Membership};
 use crate::findings::{MAX_MESSAGE_BYTES, SEGMENT_BYTES};
@@ -138,7 +138,10 @@ impl Shared {
             membership: member.membership,
             aligned: is_aligned(&gaps),
             gap_bytes: widest(&gaps),
-            gates: gaps.iter().map(GapView::from).collect(),
+            gates: gaps
+                .iter()
+                .map(|gap| GapView::new(gap, self.fix(member, gap)))
+                .collect(),
             warnings: self.compression_warnings(&family.main, &member.topic),
         }
     }
@@ -185,38 +188,51 @@ impl Shared {
         warnings
     }
 
-    /// The change that closes a gap; empty where no number does.
-    fn remedy(&self, member: &Member, gap: &Gap) -> String {
-        let Some(missing) = gap.missing_bytes else {
-            return String::new();
-        };
+    /// The change that closes a gap; `None` where there is none, or no number does.
+    fn fix(&self, member: &Member, gap: &Gap) -> Option<FixView> {
+        let missing = gap.missing_bytes.filter(|missing| *missing > 0)?;
         let (topic, needed) = (&member.topic, gap.member_bytes.saturating_add(missing));
+        let in_words = |text: String| FixView {
+            text,
+            command: None,
+        };
         if gap.holder == Holder::Writer {
-            return format!(
-                "; raise max.request.size to {needed} in the producer that writes {topic}, and \
+            return Some(in_words(format!(
+                "raise max.request.size to {needed} in the producer that writes {topic}, and \
                  families.members[].writer_max_request_size with it (`none`: it is known to be enough)"
-            );
+            )));
         }
         let read = self
             .cluster
             .topic(topic)
             .and_then(|known| known.batch_limit());
-        match read.filter(|(bytes, _)| gap.gate == Gate::Batch && *bytes == gap.member_bytes) {
+        let own = read.filter(|(bytes, _)| gap.gate == Gate::Batch && *bytes == gap.member_bytes);
+        Some(match own {
             Some((_, source)) => {
                 let key = match source {
                     Source::Segment => SEGMENT_BYTES,
                     _ => MAX_MESSAGE_BYTES,
                 };
-                let align = self
-                    .commands
-                    .align(member.membership == Membership::Detected);
-                format!("; raise {topic}'s {key} to {needed}, or `{align}`")
+                let is_detected = member.membership == Membership::Detected;
+                FixView {
+                    text: format!("raise {topic}'s {key} to {needed}"),
+                    command: Some(self.commands.align(is_detected)),
+                }
             }
-            None => format!(
-                "; give {topic} a rule with {}: {needed}",
+            None => in_words(format!(
+                "give {topic} a rule with {}: {needed}",
                 gap.gate.limit_key()
-            ),
-        }
+            )),
+        })
+    }
+
+    /// The same as the end of a sentence; empty where no number closes the gap.
+    fn remedy(&self, member: &Member, gap: &Gap) -> String {
+        let Some(FixView { text, command }) = self.fix(member, gap) else {
+            return String::new();
+        };
+        let command = command.map_or_else(String::new, |command| format!(", or `{command}`"));
+        format!("; {text}{command}")
     }
 
     /// Every member that does not fit, with what to say of it: first those that the configuration names, as the log

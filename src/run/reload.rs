@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
 use super::certificates::Certificates;
+use super::notify::Notify;
 use super::off_thread;
 use crate::admin::ReloadView;
 use crate::config::{self, Config, Overrides};
@@ -36,20 +37,18 @@ pub(super) struct Live {
     pub level: Option<LevelHandle>,
     /// What became of the last reload, for the admin server.
     pub reloaded: Arc<ArcSwapOption<ReloadView>>,
+    /// Is told when a reload begins and ends.
+    pub notify: Arc<Notify>,
 }
 
 impl Live {
-    /// Reloads until shutdown.
-    pub(super) async fn follow(
-        self: Arc<Self>,
-        shutdown: CancellationToken,
-    ) -> std::io::Result<()> {
-        let mut hangup = signal(SignalKind::hangup())?;
+    /// Reloads until shutdown; `hangup` is SIGHUP.
+    pub(super) async fn follow(self: Arc<Self>, mut hangup: Signal, shutdown: CancellationToken) {
         let mut seen = self.content().await;
         let mut certificates = Certificates::in_force(&self.config.load()).await;
         loop {
             tokio::select! {
-                () = shutdown.cancelled() => return Ok(()),
+                () = shutdown.cancelled() => return,
                 _ = hangup.recv() => {
                     seen = self.content().await;
                     off_thread(&self, Self::reload).await;
@@ -73,6 +72,7 @@ impl Live {
 
     /// With ten thousand rules, or as many families, it takes a second: never on the thread that accepts clients.
     fn reload(&self) {
+        self.notify.reloading();
         let read = config::load(
             self.path.as_deref(),
             &self.overrides,
@@ -87,6 +87,10 @@ impl Live {
             error: applied.as_ref().err().cloned(),
             needs_restart: applied.as_ref().map_or_else(|_| Vec::new(), Clone::clone),
         })));
+        self.notify.ready(match &applied {
+            Ok(_) => "the configuration was reloaded",
+            Err(_) => "the changed configuration has a mistake; the last good one stays in force",
+        });
         if let Err(mistakes) = applied {
             tracing::error!(
                 mistakes,

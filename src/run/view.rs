@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::instance;
 use crate::admin::{
-    AdminState, ControlPlaneView, LimitView, Readiness, ReloadView, StatusView, TopicView,
+    AdminState, ControlPlaneView, LimitView, Readiness, ReloadView, Replicas, StatusView, TopicView,
 };
 use crate::cluster::{Cluster, Status, Topic};
 use crate::config::{Codecs, Config, TopicConfig};
@@ -43,8 +43,13 @@ pub(super) fn admin_state(
         }
     };
     let for_families = Arc::clone(shared);
+    let (peers, telemetry) = (Arc::clone(&config), Arc::clone(&config));
+    let replicas = Replicas::new(&instance(&config.load()), move || {
+        peers.load().admin_peers.clone()
+    });
     AdminState {
         metrics: Arc::clone(&shared.metrics),
+        histograms: Arc::new(move || telemetry.load().telemetry.histograms),
         refusals: Arc::clone(&shared.refusals),
         observed: Arc::clone(&shared.observed),
         ready: Arc::new(move || for_ready.readiness(draining.is_cancelled())),
@@ -52,6 +57,7 @@ pub(super) fn admin_state(
         notes: Arc::new(move || notes(for_notes.status())),
         topics: Arc::new(move || for_topics.topic_views()),
         explain: Arc::new(move |question| for_explain.explain(&explained.load(), question)),
+        replicas,
         families: Arc::new(move || for_families.family_views()),
         config: Arc::new(move || config.load().to_json()),
     }

@@ -2,17 +2,19 @@
 //!
 //! Kept apart from the topic's own cells: a process without a claim check has none of these.
 
+mod view;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use serde::Serialize;
 
 use super::counters::{Counter, TimeHistogram};
 use super::text::{Family, Spec};
 use super::topic::OTHER;
 use crate::count::Count;
+
+pub use view::{ClaimTopicView, ClaimsView, HeldView, StoreView};
 
 const OFFLOADED_RECORDS: Spec = (
     "claim_offloaded_records_total",
@@ -119,6 +121,7 @@ pub struct ClaimCounts {
     pub orphans: Counter,
     fallback_records: [Counter; CLASSES.len()],
     redeem_failures: [Counter; CLASSES.len()],
+    last_fell_back: Mutex<Option<Instant>>,
     /// Records that the fallback topic did not take.
     pub fallback_failures: Counter,
 }
@@ -126,6 +129,7 @@ pub struct ClaimCounts {
 impl ClaimCounts {
     /// A record went to the fallback topic.
     pub fn fell_back(&self, class: &str) {
+        *locked(&self.last_fell_back) = Some(Instant::now());
         count_at(&CLASSES, &self.fallback_records, class);
     }
 
@@ -135,43 +139,6 @@ impl ClaimCounts {
     }
 }
 
-/// The claim check since the start of the process.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ClaimsView {
-    /// By name.
-    pub topics: Vec<ClaimTopicView>,
-    /// By operation.
-    pub store: Vec<StoreView>,
-}
-
-/// One topic.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ClaimTopicView {
-    /// Its name.
-    pub topic: String,
-    /// Records whose value went to the store.
-    pub offloaded_records: u64,
-    /// Bytes that are not in the log for it.
-    pub offloaded_bytes: u64,
-    /// Records that came back.
-    pub redeemed_records: u64,
-    /// Bytes of their values.
-    pub redeemed_bytes: u64,
-    /// Tickets that were none of ours.
-    pub forged: u64,
-}
-
-/// One kind of request to the store.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StoreView {
-    /// What was asked.
-    pub operation: &'static str,
-    /// What came of it; those that came at all.
-    pub outcomes: BTreeMap<&'static str, u64>,
-    /// How long it took, retries included.
-    pub mean_seconds: f64,
-}
-
 /// All of the claim check's counters.
 #[derive(Debug)]
 pub struct ClaimMetrics {
@@ -179,12 +146,37 @@ pub struct ClaimMetrics {
     topics: Mutex<HashMap<Arc<str>, Arc<ClaimCounts>>>,
     requests: [[Counter; OUTCOMES.len()]; OPERATIONS.len()],
     seconds: [TimeHistogram; OPERATIONS.len()],
+    /// By operation; `None` while the store does as it is asked.
+    failing: [Mutex<Option<Failing>>; OPERATIONS.len()],
     /// Tickets whose original was here already.
     pub cache_hits: Counter,
     /// Bytes of originals that are kept.
     pub cache_bytes: Level,
-    /// Places where consumers wait, and since when they were last seen there.
-    held: Mutex<HashMap<HeldAt, Instant>>,
+    /// Places where consumers wait.
+    held: Mutex<HashMap<HeldAt, Held>>,
+}
+
+/// How long somebody has waited.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    since: Instant,
+    /// Asked for it the last time.
+    seen: Instant,
+}
+
+impl Held {
+    fn is_over(&self) -> bool {
+        self.seen.elapsed() >= HELD
+    }
+}
+
+/// A kind of request that the store does not do at the moment.
+#[derive(Debug, Clone, Copy)]
+struct Failing {
+    since: Instant,
+    /// The last failure.
+    seen: Instant,
+    class: &'static str,
 }
 
 /// A record that keeps consumers waiting: topic, partition, offset.
@@ -204,6 +196,10 @@ impl Level {
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl ClaimMetrics {
@@ -214,6 +210,7 @@ impl ClaimMetrics {
             topics: Mutex::default(),
             requests: Default::default(),
             seconds: Default::default(),
+            failing: Default::default(),
             cache_hits: Counter::default(),
             cache_bytes: Level::default(),
             held: Mutex::default(),
@@ -222,36 +219,34 @@ impl ClaimMetrics {
 
     /// A consumer waits for a record. `true`: nobody did before.
     pub fn hold(&self, at: HeldAt) -> bool {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = locked(&self.held);
         if held.len() >= MOST_HELD {
-            held.retain(|_, seen| seen.elapsed() < HELD);
+            held.retain(|_, held| !held.is_over());
         }
         if held.len() >= MOST_HELD && !held.contains_key(&at) {
             return false;
         }
-        let before = held.insert(at, Instant::now());
-        before.is_none_or(|seen| seen.elapsed() >= HELD)
+        let now = Instant::now();
+        let before = held.get(&at).filter(|held| !held.is_over());
+        let (since, is_new) = (before.map_or(now, |held| held.since), before.is_none());
+        held.insert(at, Held { since, seen: now });
+        is_new
     }
 
     /// Somebody held is there.
     pub fn is_any_held(&self) -> bool {
-        !self
-            .held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        !locked(&self.held).is_empty()
     }
 
     /// That record goes on. `true`: somebody waited for it.
     pub fn let_go(&self, at: &HeldAt) -> bool {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.remove(at).is_some()
+        locked(&self.held).remove(at).is_some()
     }
 
     fn held_partitions(&self) -> Family {
         let mut places: Vec<(Arc<str>, i32)> = {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            held.retain(|_, seen| seen.elapsed() < HELD);
+            let mut held = locked(&self.held);
+            held.retain(|_, held| !held.is_over());
             let places = held.keys();
             places
                 .map(|(topic, partition, _)| (Arc::clone(topic), *partition))
@@ -272,7 +267,7 @@ impl ClaimMetrics {
 
     /// A topic's counters; beyond the bound, those that all others share.
     pub fn topic(&self, name: &str) -> Arc<ClaimCounts> {
-        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut topics = locked(&self.topics);
         if let Some(counts) = topics.get(name) {
             return Arc::clone(counts);
         }
@@ -286,58 +281,32 @@ impl ClaimMetrics {
 
     /// An operation on the store is over.
     pub fn store_request(&self, operation: &str, outcome: &str, took: Duration) {
-        let cells = self.requests.iter().zip(&self.seconds);
-        if let Some((_, (outcomes, seconds))) = OPERATIONS
+        let cells = self.requests.iter().zip(&self.seconds).zip(&self.failing);
+        if let Some((_, ((outcomes, seconds), failing))) = OPERATIONS
             .iter()
             .zip(cells)
             .find(|(word, _)| **word == operation)
         {
             count_at(&OUTCOMES, outcomes, outcome);
             seconds.observe(took);
+            let mut failing = locked(failing);
+            // That an object is missing, or another, is the store's word, and no failure of the store's.
+            let class = ["transient", "config"]
+                .into_iter()
+                .find(|class| *class == outcome);
+            let now = Instant::now();
+            *failing = class.map(|class| Failing {
+                since: failing.map_or(now, |failing| failing.since),
+                seen: now,
+                class,
+            });
         }
-    }
-
-    /// What `/api/v1/claims` says: topics by name, and the store's operations.
-    pub fn view(&self) -> ClaimsView {
-        let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut topics: Vec<ClaimTopicView> = topics
-            .iter()
-            .map(|(name, counts)| ClaimTopicView {
-                topic: name.to_string(),
-                offloaded_records: counts.offloaded_records.get(),
-                offloaded_bytes: counts.offloaded_bytes.get(),
-                redeemed_records: counts.redeemed_records.get(),
-                redeemed_bytes: counts.redeemed_bytes.get(),
-                forged: counts.forged.get(),
-            })
-            .collect();
-        topics.sort_by(|a, b| a.topic.cmp(&b.topic));
-        let mut store = Vec::new();
-        for ((operation, outcomes), seconds) in
-            OPERATIONS.iter().zip(&self.requests).zip(&self.seconds)
-        {
-            let outcomes: BTreeMap<&str, u64> = OUTCOMES
-                .iter()
-                .zip(outcomes)
-                .map(|(outcome, counter)| (*outcome, counter.get()))
-                .filter(|(_, count)| *count > 0)
-                .collect();
-            if !outcomes.is_empty() {
-                let snapshot = seconds.snapshot();
-                store.push(StoreView {
-                    operation,
-                    outcomes,
-                    mean_seconds: snapshot.sum / snapshot.count.max(1) as f64,
-                });
-            }
-        }
-        ClaimsView { topics, store }
     }
 
     /// Every family that has a sample, in Prometheus' text format.
     pub fn write(&self, text: &mut String) {
         let topics: Vec<_> = {
-            let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+            let topics = locked(&self.topics);
             let mut topics: Vec<_> = topics
                 .iter()
                 .map(|(name, counts)| (Arc::clone(name), Arc::clone(counts)))
@@ -390,7 +359,7 @@ impl ClaimMetrics {
 
     fn cache_bytes(&self) -> Family {
         let mut family = Family::gauges(CACHE_BYTES);
-        let bytes = self.cache_bytes.0.load(Ordering::Relaxed);
+        let bytes = self.cache_bytes.get();
         if bytes > 0 || self.cache_hits.get() > 0 {
             family.gauge(&[], bytes as f64);
         }
@@ -414,6 +383,10 @@ impl ClaimMetrics {
         }
         family
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn count_at<const N: usize>(words: &[&str; N], counters: &[Counter; N], word: &str) {

@@ -5,12 +5,12 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use super::counters::{Counter, TimeHistogram};
+use super::counters::{Counter, Snapshot, TimeHistogram};
 use super::kafka_names::{API_COUNT, api_name};
 use super::text::{Family, Spec};
 use super::topic::{CodecMetrics, OTHER, TopicMetrics, Topics};
 use crate::vocabulary::Limit;
-use crate::vocabulary::{Codec, Gate};
+use crate::vocabulary::{Codec, Gate, Histograms};
 
 /// How the sizes of a batch were found; the labels of `inspection_total`. The last stands for any other word.
 const PROOFS: [&str; 6] = ["header", "bound", "walk", "decode", "sampled", "other"];
@@ -57,6 +57,12 @@ const ESTIMATE_BYTES: Spec = (
     "What a Java producer would compare with its max.request.size for each record, of the batches whose records were \
      walked.",
     &["topic"],
+);
+const LARGEST_BYTES: Spec = (
+    "largest_bytes",
+    "The largest size since the start that went on to the broker, by the gate that compares it: batch, uncompressed, record, \
+     estimate.",
+    &["topic", "gate"],
 );
 const BATCHES_BY_CODEC: Spec = (
     "batches_by_codec_total",
@@ -222,6 +228,52 @@ pub struct FamilyFit {
     pub gap_bytes: Option<u64>,
 }
 
+/// `histograms: few`: what lies between can be told by the largest and by what is near a limit.
+const FEW_BYTES: [f64; 9] = [
+    1_024.0,
+    4_096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    1_048_588.0,
+    4_194_304.0,
+    16_777_216.0,
+];
+const FEW_SECONDS: [f64; 5] = [0.1, 0.5, 1.0, 5.0, 30.0];
+
+/// A histogram by topic while its samples are gathered.
+struct Shown {
+    family: Family,
+    /// The bounds that are shown; `None`: all.
+    bounds: Option<&'static [f64]>,
+    is_left_out: bool,
+}
+
+impl Shown {
+    /// `few`: the bounds where a few are asked for; empty: number and sum; `None`: not at all.
+    fn new(spec: Spec, histograms: Histograms, few: Option<&'static [f64]>) -> Self {
+        Self {
+            family: Family::histograms(spec),
+            bounds: few.filter(|_| histograms == Histograms::Few),
+            is_left_out: match histograms {
+                Histograms::None => true,
+                Histograms::Few => few.is_none(),
+                Histograms::All => false,
+            },
+        }
+    }
+
+    fn add(&mut self, topic: &TopicMetrics, snapshot: impl Fn(&TopicMetrics) -> Snapshot) {
+        if self.is_left_out {
+            return;
+        }
+        let is_shown = |bound: f64| self.bounds.is_none_or(|bounds| bounds.contains(&bound));
+        self.family
+            .histogram_in(&[topic.label()], &snapshot(topic), is_shown);
+    }
+}
+
 /// The cells that are not by topic.
 #[derive(Debug)]
 pub(super) struct ProcessCells {
@@ -279,7 +331,7 @@ pub(super) struct Cells {
 
 impl Cells {
     /// Appends every family that has a sample.
-    pub(super) fn write(&self, text: &mut String) {
+    pub(super) fn write(&self, text: &mut String, histograms: Histograms) {
         let known = self.known.get().and_then(Weak::upgrade);
         let mut topics = self.topics.exported();
         if let Some(known) = &known {
@@ -292,8 +344,8 @@ impl Cells {
             });
         }
         let mut families = topic_counts(&topics);
-        families.extend(topic_sizes(&topics));
-        families.extend(observed(&topics));
+        families.extend(topic_sizes(&topics, histograms));
+        families.extend(observed(&topics, histograms));
         families.extend(process(&self.process));
         if let Some(known) = known {
             families.extend(known_elsewhere(&*known, &topics));
@@ -333,17 +385,28 @@ fn topic_counts(topics: &[Arc<TopicMetrics>]) -> Vec<Family> {
     [batches, violations, near_limit, broker_refusals, loops].into()
 }
 
-fn topic_sizes(topics: &[Arc<TopicMetrics>]) -> Vec<Family> {
-    let mut wire = Family::histograms(BATCH_WIRE_BYTES);
-    let mut uncompressed = Family::histograms(BATCH_UNCOMPRESSED_BYTES);
-    let mut record = Family::histograms(RECORD_BYTES);
-    let mut estimate = Family::histograms(ESTIMATE_BYTES);
+fn topic_sizes(topics: &[Arc<TopicMetrics>], histograms: Histograms) -> Vec<Family> {
+    let mut wire = Shown::new(BATCH_WIRE_BYTES, histograms, Some(&FEW_BYTES));
+    let mut uncompressed = Shown::new(BATCH_UNCOMPRESSED_BYTES, histograms, Some(&[]));
+    let mut record = Shown::new(RECORD_BYTES, histograms, Some(&FEW_BYTES));
+    let mut estimate = Shown::new(ESTIMATE_BYTES, histograms, None);
+    let mut largest = Family::gauges(LARGEST_BYTES);
     for topic in topics {
-        let name = &[topic.label()];
-        wire.histogram(name, &topic.wire_bytes.snapshot());
-        uncompressed.histogram(name, &topic.uncompressed_bytes.snapshot());
-        record.histogram(name, &topic.record_bytes.snapshot());
-        estimate.histogram(name, &topic.estimate_bytes.snapshot());
+        wire.add(topic, |topic| topic.wire_bytes.snapshot());
+        uncompressed.add(topic, |topic| topic.uncompressed_bytes.snapshot());
+        record.add(topic, |topic| topic.record_bytes.snapshot());
+        estimate.add(topic, |topic| topic.estimate_bytes.snapshot());
+        let sizes = topic.largest_sizes();
+        for (gate, bytes) in [
+            (Gate::Batch, sizes.batch_bytes),
+            (Gate::Uncompressed, sizes.uncompressed_bytes),
+            (Gate::Record, sizes.record_bytes),
+            (Gate::Estimate, sizes.estimate_bytes),
+        ] {
+            if let Some(bytes) = bytes {
+                largest.gauge(&[topic.label(), gate.label()], bytes as f64);
+            }
+        }
     }
     let by_codec = |spec, count: fn(&CodecMetrics) -> &Counter| {
         let mut family = Family::counters(spec);
@@ -356,10 +419,11 @@ fn topic_sizes(topics: &[Arc<TopicMetrics>]) -> Vec<Family> {
         family
     };
     [
-        wire,
-        uncompressed,
-        record,
-        estimate,
+        wire.family,
+        uncompressed.family,
+        record.family,
+        estimate.family,
+        largest,
         by_codec(BATCHES_BY_CODEC, |codec| &codec.batches),
         by_codec(RECORDS, |codec| &codec.records),
         by_codec(WIRE_BYTES, |codec| &codec.wire_bytes),
@@ -369,21 +433,28 @@ fn topic_sizes(topics: &[Arc<TopicMetrics>]) -> Vec<Family> {
 }
 
 /// What the gates that only observe have seen.
-fn observed(topics: &[Arc<TopicMetrics>]) -> Vec<Family> {
+fn observed(topics: &[Arc<TopicMetrics>], histograms: Histograms) -> Vec<Family> {
     let mut linger_suspects = Family::counters(LINGER_SUSPECTS);
-    let mut linger_seconds = Family::histograms(LINGER_SECONDS);
-    let mut fetched = Family::histograms(FETCH_BATCH_BYTES);
+    let mut linger_seconds = Shown::new(LINGER_SECONDS, histograms, Some(&FEW_SECONDS));
+    let mut fetched = Shown::new(FETCH_BATCH_BYTES, histograms, Some(&[]));
     let mut oversized = Family::counters(FETCH_OVERSIZED);
     let mut stuck = Family::counters(FETCH_STUCK);
     for topic in topics {
         let name = &[topic.label()];
         linger_suspects.counter_if_used(name, topic.linger_suspects.get());
-        linger_seconds.histogram(name, &topic.linger_seconds.snapshot());
-        fetched.histogram(name, &topic.fetch_batch_bytes.snapshot());
+        linger_seconds.add(topic, |topic| topic.linger_seconds.snapshot());
+        fetched.add(topic, |topic| topic.fetch_batch_bytes.snapshot());
         oversized.counter_if_used(name, topic.fetch_oversized.get());
         stuck.counter_if_used(name, topic.fetch_stuck.get());
     }
-    [linger_suspects, linger_seconds, fetched, oversized, stuck].into()
+    [
+        linger_suspects,
+        linger_seconds.family,
+        fetched.family,
+        oversized,
+        stuck,
+    ]
+    .into()
 }
 
 fn process(cells: &ProcessCells) -> Vec<Family> {

@@ -17,7 +17,7 @@ use super::counters::TimeHistogram;
 use super::families::{Cells, Known, ProcessCells};
 use super::text::NAMESPACE;
 use super::topic::{TopicMetrics, Topics};
-use crate::vocabulary::Codec;
+use crate::vocabulary::{Codec, Histograms};
 
 /// All metrics of one process, in a registry of their own.
 pub struct Metrics {
@@ -278,13 +278,21 @@ impl Metrics {
     /// # Errors
     /// A family is inconsistent: a defect here.
     pub fn render(&self) -> prometheus::Result<String> {
+        self.render_with(Histograms::All)
+    }
+
+    /// The same with these histograms by topic.
+    ///
+    /// # Errors
+    /// As [`Metrics::render`].
+    pub fn render_with(&self, histograms: Histograms) -> prometheus::Result<String> {
         let mut text = TextEncoder::new().encode_to_string(&self.registry.gather())?;
         let cells = Cells {
             topics: Arc::clone(&self.topics),
             process: Arc::clone(&self.cells),
             known: Arc::clone(&self.known),
         };
-        cells.write(&mut text);
+        cells.write(&mut text, histograms);
         self.claims.write(&mut text);
         Ok(text)
     }

@@ -202,6 +202,13 @@ impl Refused {
         }
     }
 
+    fn id(&self) -> &str {
+        match self {
+            Self::Sizegate(refusal) => &refusal.id,
+            Self::Broker(refusal) => &refusal.id,
+        }
+    }
+
     fn gate(&self) -> Option<Gate> {
         match self {
             Self::Sizegate(refusal) => Some(refusal.gate),
@@ -217,6 +224,8 @@ pub struct RefusalQuery {
     pub topic: Option<String>,
     /// The gate.
     pub gate: Option<Gate>,
+    /// The id in the client's text.
+    pub id: Option<String>,
     /// At most so many; all that are kept otherwise.
     pub limit: Option<usize>,
 }
@@ -278,6 +287,7 @@ impl Refusals {
                 let topic = query.topic.as_ref();
                 topic.is_none_or(|topic| *topic == refused.topic())
             })
+            .filter(|refused| query.id.as_ref().is_none_or(|id| *id == refused.id()))
             .filter(|refused| query.gate.is_none_or(|gate| Some(gate) == refused.gate()))
             .take(query.limit.unwrap_or(KEPT))
             .cloned()

@@ -58,8 +58,18 @@ impl Family {
         put(&mut self.samples, format_args!(" {value}\n"));
     }
 
-    /// Nothing, when nothing was counted.
+    /// All buckets. Nothing, when nothing was counted.
     pub(super) fn histogram(&mut self, values: &[&str], snapshot: &Snapshot) {
+        self.histogram_in(values, snapshot, |_| true);
+    }
+
+    /// The buckets whose bounds `is_shown`, and always that of all.
+    pub(super) fn histogram_in(
+        &mut self,
+        values: &[&str],
+        snapshot: &Snapshot,
+        is_shown: impl Fn(f64) -> bool,
+    ) {
         if snapshot.count == 0 {
             return;
         }
@@ -70,9 +80,11 @@ impl Family {
         );
         labels(&mut bucket, self.spec.2, values);
         bucket.push_str(if values.is_empty() { "le=\"" } else { ",le=\"" });
-        let bounds = snapshot.labels.iter().map(|label| &**label);
-        let counts = snapshot.cumulative.iter().map(|(_, count)| *count);
-        for (bound, count) in bounds.zip(counts).chain([("+Inf", snapshot.count)]) {
+        let labels = snapshot.labels.iter().map(|label| &**label);
+        let buckets = labels.zip(&snapshot.cumulative);
+        let shown = buckets.filter(|(_, (bound, _))| is_shown(*bound));
+        let counted = shown.map(|(label, (_, count))| (label, *count));
+        for (bound, count) in counted.chain([("+Inf", snapshot.count)]) {
             self.samples.push_str(&bucket);
             self.samples.push_str(bound);
             self.samples.push_str("\"} ");

@@ -161,6 +161,14 @@ impl TopicMetrics {
         codec.cell(&self.codecs)
     }
 
+    /// Wire bytes of all batches that went on to the broker.
+    pub fn log_bytes(&self) -> u64 {
+        let bytes = Codec::ALL
+            .iter()
+            .map(|codec| self.codec(*codec).wire_bytes.get());
+        bytes.fold(0, u64::saturating_add)
+    }
+
     /// The codec that most of the topic's batches come with; `None` where most come uncompressed, or none came.
     pub fn usual_compression(&self) -> Option<Codec> {
         let count = |codec: Codec| self.codec(codec).batches.get();

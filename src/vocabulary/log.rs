@@ -1,4 +1,4 @@
-//! Names the formats and levels of the log.
+//! Names what is logged and counted, and in how much detail.
 
 labelled! {
     /// How log lines look.
@@ -21,6 +21,18 @@ labelled! {
         Prefix = "prefix",
         /// Its first 256 characters.
         Full = "full",
+    }
+}
+
+labelled! {
+    /// Which histograms a topic has in `/metrics`.
+    Histograms {
+        /// None: counts and the largest sizes only.
+        None = "none",
+        /// Batches on the wire and records, in a few buckets; of other sizes number and sum.
+        Few = "few",
+        /// All, in powers of two.
+        All = "all",
     }
 }
 

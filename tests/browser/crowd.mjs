@@ -65,15 +65,16 @@ await run({
 
   "hostile names are shown as they are, and nothing of them runs": async (open) => {
     const page = await open();
-    for (const view of ["topics", "refusals", "families", "clients", "lingering", "explain"]) {
+    for (const view of ["topics", "refusals", "refusal/1", "families", "clients", "consumers", "lingering", "claims", "replicas", "explain"]) {
       await go(page, `#/${view}`);
       await assertNothingRan(page, view);
-      if (["refusals", "clients", "lingering", "families"].includes(view)) {
+      if (["refusals", "refusal/1", "claims", "clients", "lingering", "families"].includes(view)) {
         assert.ok((await page.locator("main").innerText()).includes(hostile), view);
       }
     }
     const attention = await page.getByRole("region", { name: "Needs attention" }).innerText();
-    assert.equal(attention.split(hostile).length - 1, 4, "not ready, the control plane's error, the configuration's mistake, a broker outside");
+    assert.equal(attention.split(hostile).length - 1, 9,
+      "not ready, the control plane's error, the configuration's mistake, a broker outside, a topic and a client refused, a partition that waits, a lost value, a fallback topic");
   },
 
   "a hostile address is a topic that does not exist": async (open) => {
@@ -90,7 +91,7 @@ await run({
 
   "hostile names break neither a phone's width nor what axe asks for": async (open) => {
     const page = await open({ width: 360, scheme: "dark" });
-    for (const view of ["topics", "refusals", "clients", "topics/topic-0000"]) {
+    for (const view of ["topics", "refusals", "clients", "claims", "topics/topic-0000"]) {
       await go(page, `#/${view}`);
       await assertNoSidewaysScroll(page, view);
       await assertAccessible(page, view);

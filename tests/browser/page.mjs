@@ -1,12 +1,14 @@
 // The page in front of a real Kafka and a real sizegate, with traffic that was refused: what a person on call does.
 //
-// url= topic= main= member= lingers= remedy= mistake=
+// url= topic= main= member= lingers= remedy= mistake= loans= returns= deposits=
 
 import { OPTIONS, assert, assertAccessible, assertNoSidewaysScroll, go, run, settled, violations } from "./driver.mjs";
 
-const { topic, main, member, lingers, remedy, mistake } = OPTIONS;
-const SECTIONS = ["topics", "refusals", "families", "clients", "lingering", "explain"];
-const VIEWS = [...SECTIONS.map((section) => `#/${section}`), `#/topics/${topic}`];
+const { topic, main, member, lingers, remedy, mistake, loans, returns, deposits } = OPTIONS;
+const SECTIONS = ["topics", "refusals", "families", "clients", "consumers", "lingering", "claims", "explain"];
+/** Sections that are shown where there is something in them. */
+const MORE = ["replicas"];
+const VIEWS = [...[...SECTIONS, ...MORE].map((section) => `#/${section}`), "#/refusal/0", `#/topics/${topic}`];
 
 const row = (page, name) => page.getByRole("row").filter({ has: page.getByRole("link", { name, exact: true }) });
 const json = async (path) => (await fetch(OPTIONS.url + path)).json();
@@ -24,7 +26,48 @@ await run({
       SECTIONS.map((section) => `#/${section}`));
     assert.equal(await nav.locator("[aria-current=page]").innerText(), "Topics");
     assert.equal(await page.getByRole("heading", { level: 1 }).count(), 1);
+    assert.equal(await page.locator("#instance").innerText(), (await json("/api/v1/status")).instance);
     assert.deepEqual(await violations(page), []);
+  },
+
+  "whoever is woken sees what was refused in the last ten minutes, by topic, gate and client": async (open) => {
+    const page = await open();
+    const lines = page.getByRole("region", { name: "Needs attention" }).locator(".groups > li");
+    const told = (await lines.allInnerTexts()).map((line) => line.replace(/\s+/g, " "));
+    const { groups } = await json("/api/v1/refusals/recent");
+    assert.equal(told.length, Math.min(5, groups.length) + (groups.length > 5 ? 1 : 0), told.join("\n"));
+    const [most] = groups.filter((group) => group.topic === topic && group.client_id === "library-import");
+    const line = told.find((line) => line.includes(`${topic}, gate ${most.gate}, library-import`));
+    assert.match(line, new RegExp(`^${most.last_ten_minutes} refused in the last ten minutes: .*${most.last_hour} in the last hour, the first at \\d\\d:\\d\\d:\\d\\d, the last .*ago`));
+    assert.ok(told.some((line) => line.includes("would have been refused")), "what is only observed says so");
+    await lines.filter({ hasText: "library-import" }).first().getByRole("link").last().click();
+    await page.getByRole("heading", { level: 1, name: `Refusal ${most.last_id}` }).waitFor();
+    await page.getByRole("article", { name: `Refusal ${most.last_id}` }).waitFor();
+    assert.equal(new URL(page.url()).hash, `#/refusal/${most.last_id}`);
+    assert.equal(await page.getByRole("navigation", { name: "Sections" }).locator("[aria-current=page]").innerText().then((text) => text.split(/\s/)[0]), "Refusals");
+    await page.reload();
+    await page.getByRole("article", { name: `Refusal ${most.last_id}` }).waitFor();
+    await go(page, "#/refusal/ffffff0");
+    await page.getByText("The log has it: look for id=ffffff0.").waitFor();
+  },
+
+  "a refusal is copied with its address, with the clipboard and without": async (open) => {
+    const page = await open({ hash: "#/refusals" });
+    const [newest] = (await json("/api/v1/refusals")).refusals;
+    const button = page.getByRole("button", { name: `Copy refusal ${newest.id}` });
+    await page.evaluate(() => {
+      globalThis.copied = [];
+      navigator.clipboard.writeText = async (text) => globalThis.copied.push(text);
+      document.addEventListener("copy", () => globalThis.copied.push(document.activeElement.value));
+    });
+    await button.click();
+    await page.getByRole("status").getByText("Copied").waitFor({ state: "attached" });
+    await page.evaluate(() => { navigator.clipboard.writeText = async () => { throw new Error("not here"); }; });
+    await button.click();
+    await page.waitForFunction(() => globalThis.copied.length === 2);
+    const [first, second] = await page.evaluate(() => globalThis.copied);
+    assert.equal(first, second);
+    assert.ok(first.includes(newest.text) && first.endsWith(`/#/refusal/${newest.id}`), first);
   },
 
   "a changed configuration with a mistake is shown with its line": async (open) => {
@@ -69,7 +112,7 @@ await run({
 
   "a topic opens by a click: limits, sizes with the limit drawn on them, refusals": async (open) => {
     const page = await open();
-    await page.getByRole("link", { name: topic, exact: true }).click();
+    await page.getByRole("main").getByRole("link", { name: topic, exact: true }).click();
     await settled(page);
     assert.equal(await page.title(), `${topic} · sizegate`);
     assert.equal(await focused(page), topic, "the heading has the focus, so that it is read");
@@ -110,16 +153,27 @@ await run({
     await page.getByText(/^\d+ of \d+ refusals, newest first$/).waitFor();
     const gates = await page.locator("article .chip").allInnerTexts();
     assert.deepEqual([...new Set(gates)], ["batch"]);
-    await page.getByLabel("Topic, client, software or id").fill(newest.id);
+    await page.getByLabel("Topic, client, client library or id").fill(newest.id);
     await page.getByLabel("Gate", { exact: true }).selectOption("");
     await page.getByText(/^1 of/).waitFor();
+    const recent = page.getByRole("table", { name: "Refused in the last hour" });
+    await page.getByLabel("Topic, client, client library or id").fill("library-import");
+    await page.getByText(/ of \d+ refusals/).waitFor();
+    for (const row of (await recent.getByRole("row").allInnerTexts()).slice(1)) assert.match(row, /library-import/);
+    assert.ok(await recent.getByRole("row").count() > 1);
   },
 
   "families show who cannot take what the main topic takes": async (open) => {
     const page = await open({ hash: "#/families" });
     await page.getByRole("heading", { level: 2, name: main }).waitFor();
     assert.match(await row(page, member).innerText(), /[\d,]+ bytes short/);
-    assert.match(await page.getByRole("region", { name: "Needs attention" }).innerText(), /family member/);
+    const attention = page.getByRole("region", { name: "Needs attention" });
+    assert.match(await attention.innerText(), /family member/);
+    const [gap] = (await json("/api/v1/families")).families.flatMap(({ members }) => members).flatMap(({ gates }) => gates).filter(({ fix }) => fix);
+    for (const place of [attention, page.getByRole("main")]) {
+      await place.getByText(`lacks ${gap.gap_bytes.toLocaleString("en")} bytes`).first().waitFor();
+      assert.match(await place.locator(".command code").first().innerText(), /^sizegate align .*--apply$/);
+    }
   },
 
   "a producer that lingers and a consumer that is stuck are named": async (open) => {
@@ -127,14 +181,33 @@ await run({
     const lingering = page.getByRole("table", { name: "Producers that let large records wait" });
     assert.match((await lingering.getByRole("row").nth(1).innerText()).replace(/\s+/g, " "), new RegExp(`^${lingers} payments-export .*\\d(\\.\\d+)? s 1 MiB`));
     await page.getByText("KAFKA-21068").waitFor();
+    await go(page, "#/consumers");
     const stuck = page.getByRole("table", { name: "Consumers stuck behind a large batch" });
-    assert.match(await stuck.getByRole("row").nth(1).innerText(), new RegExp(`^${member}-0`));
-    assert.match(await page.getByRole("region", { name: "Needs attention" }).innerText(), /1 consumer stuck/);
+    assert.match(await stuck.getByRole("row").filter({ hasText: member }).innerText(), new RegExp(`^${member}-0`));
+    assert.match(await page.getByRole("region", { name: "Needs attention" }).innerText(), /\d+ consumers? stuck/);
+    await go(page, `#/topics/${member}`);
+    await page.getByRole("heading", { level: 2, name: "Consumers stuck behind a large batch" }).waitFor();
   },
 
-  "clients are listed by software and version": async (open) => {
+  "a claim check: what went to the store, what came back, what is lost, who waits, how the store fares": async (open) => {
+    const page = await open({ hash: "#/claims" });
+    const attention = (await page.getByRole("region", { name: "Needs attention" }).innerText()).replace(/\s+/g, " ");
+    assert.match(attention, new RegExp(`records? of ${returns} went to the fallback topic \\(\\d+ missing\\), the last `));
+    assert.match(attention, new RegExp(`1 partition waits for a value that cannot be read now. The longest is ${deposits}-0, at offset 0 for `));
+    assert.match(attention, new RegExp(`The fallback topic of ${deposits} does not take records`));
+    const text = async (table, name) => (await page.getByRole("table", { name: table }).getByRole("row").filter({ hasText: name }).innerText()).replace(/\s+/g, " ");
+    const seen = (await json("/api/v1/claims")).topics.find((one) => one.topic === loans);
+    assert.ok(seen.offloaded_records > 0 && seen.redeemed_records > 0 && seen.log_bytes > 0);
+    assert.match(await text("Values in the object store by topic", loans), new RegExp(`^${loans} ${seen.offloaded_records} .*9\\d % smaller .* in the log ${seen.redeemed_records} .* forged$`));
+    assert.match(await text("Partitions that wait for a value", deposits), new RegExp(`sizegate claim inspect ${deposits} 0 0`));
+    assert.match(await text("Records that went to the fallback topic", returns), new RegExp(`sizegate claim redrive ${returns}`));
+    assert.match(await text("Operations on the object store", "put"), /fine .*created/);
+    await page.getByText(/% smaller/).first().waitFor();
+  },
+
+  "clients are listed by client library and version": async (open) => {
     const page = await open({ hash: "#/clients" });
-    const table = page.getByRole("table", { name: "Clients by software and version" });
+    const table = page.getByRole("table", { name: "Clients by client library and version" });
     for (const { software, version } of (await json("/api/v1/clients")).clients) {
       if (software !== "unknown") await table.getByRole("rowheader", { name: `${software} ${version}`.trim() }).waitFor();
     }

@@ -1,7 +1,7 @@
 // Pictures of the dashboards: every panel drawn from what Prometheus answers to its own queries. Grafana draws them
 // more richly; the numbers are the same.
 //
-// prometheus= dashboards= topic= gate= folder= [names=overview,topic,gate]
+// prometheus= dashboards= topic= gate= folder= [names=overview,topic,gate,claims]
 
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
@@ -21,7 +21,7 @@ const COLUMN = 56;
 const ROW = 30;
 
 const VARIABLES = {
-  $__rate_interval: "10s", $__range: `${SPAN_S}s`, '"$job"': '".*"',
+  $__rate_interval: "10s", $__range: `${SPAN_S}s`, '"$job"': '".*"', '"$instance"': '".*"',
   '"$topic"': `"${OPTIONS.topic}"`, '"$gate"': `"${OPTIONS.gate}"`,
 };
 const filled = (text) => Object.entries(VARIABLES).reduce((all, [name, value]) => all.replaceAll(name, value), text);
@@ -79,7 +79,7 @@ const STYLE = `
   .none { color: #5a646e; text-align: center; padding-top: 40px; }`;
 
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"] });
-for (const name of ["overview", "topic", "gate"]) {
+for (const name of ["overview", "topic", "gate", "claims"]) {
   const board = JSON.parse(readFileSync(`${OPTIONS.dashboards}/${name}.json`, "utf8"));
   const panels = await Promise.all(board.panels.map(drawn));
   const height = Math.max(...board.panels.map(({ gridPos }) => (gridPos.y + gridPos.h) * ROW));

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 use sizegate::admin::{
-    self, AdminState, ControlPlaneView, FamilyView, GapView, LimitView, MemberView, Readiness,
-    ReloadView, StatusView, TopicView,
+    self, AdminState, ControlPlaneView, FamilyView, FixView, GapView, LimitView, MemberView,
+    Readiness, ReloadView, Replicas, StatusView, TopicView,
 };
 use sizegate::explain::BadQuestion;
 use sizegate::families::{Alignment, MemberKind, Membership};
 use sizegate::policy::families::Holder;
 use sizegate::telemetry::{LastSizes, Metrics, RefusalRecord, Refusals};
-use sizegate::vocabulary::{Action, Codec, Gate, Source};
+use sizegate::vocabulary::{Action, Codec, Gate, Histograms, Source};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
@@ -93,6 +93,10 @@ fn family() -> FamilyView {
                 member_bytes: 105,
                 headroom_bytes: 10,
                 gap_bytes: Some(5),
+                fix: Some(FixView {
+                    text: "raise orders-dlt's max.message.bytes to 110".into(),
+                    command: Some("sizegate align --apply".into()),
+                }),
             }],
             warnings: vec!["its compression.type is gzip, its main topic's is producer".into()],
         }],
@@ -142,6 +146,7 @@ fn state(readiness: Readiness) -> AdminState {
     }
     AdminState {
         metrics: Metrics::new(10),
+        histograms: Arc::new(|| Histograms::Few),
         refusals,
         observed: Arc::default(),
         ready: Arc::new(move || readiness.clone()),
@@ -150,6 +155,7 @@ fn state(readiness: Readiness) -> AdminState {
         notes: Arc::new(Vec::new),
         explain: Arc::new(|_| Err(BadQuestion::NoTopic)),
         families: Arc::new(|| vec![family()]),
+        replicas: Replicas::new("pod-1:9644", Vec::new),
         config: Arc::new(|| json!({"mode": "enforce"})),
     }
 }
@@ -464,6 +470,58 @@ async fn metrics_have_the_type_that_prometheus_reads() {
 }
 
 #[tokio::test]
+async fn metrics_come_as_open_metrics_and_with_other_histograms_for_who_asks() {
+    let served = state(Readiness::default());
+    let topic = served.metrics.topic("orders");
+    topic.batch(Codec::None, 5_000, 1);
+    topic.estimate_bytes.observe(5_000);
+    let server = Server::start(served).await;
+    let asked = async |path: &str, accept: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n");
+        server.send(&request).await
+    };
+    let open = asked(
+        "/metrics",
+        "application/openmetrics-text;version=1.0.0;q=0.8, text/plain;q=0.5",
+    )
+    .await;
+    let kind = open.header("content-type");
+    assert_eq!(
+        kind,
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    );
+    assert_eq!(open.header("vary"), "accept, accept-encoding");
+    assert!(open.body.ends_with("# EOF\n"), "{}", open.body);
+    let bound = "sizegate_batch_wire_bytes_bucket{topic=\"orders\",le=\"16384";
+    assert!(
+        open.body.contains(&format!("{bound}.0\"}} 1\n")),
+        "{}",
+        open.body
+    );
+    assert!(
+        open.body
+            .contains("# TYPE sizegate_records counter\nsizegate_records_total{")
+    );
+
+    let few = asked("/metrics", "text/plain").await.body;
+    assert!(
+        few.contains(&format!("{bound}\"}} 1\n")) && !few.contains("le=\"8192\""),
+        "{few}"
+    );
+    assert!(!few.contains("estimate_bytes_bucket") && !few.contains("# EOF"));
+    assert!(few.contains("sizegate_largest_bytes{topic=\"orders\",gate=\"estimate\"} 5000\n"));
+    let all = asked("/metrics?histograms=all", "*/*").await.body;
+    assert!(all.contains("le=\"8192\"") && all.contains("estimate_bytes_bucket"));
+    let none = asked("/metrics?histograms=none", "*/*").await.body;
+    assert!(!none.contains("_bucket{topic"), "{none}");
+    let wrong = asked("/metrics?histograms=some", "*/*").await;
+    assert_eq!(
+        (wrong.status, wrong.body.contains("none, few, all")),
+        (400, true)
+    );
+}
+
+#[tokio::test]
 async fn topics_come_by_name_with_their_limits_and_sources() {
     let server = Server::ready().await;
     let topics = server.json("/api/v1/topics").await;
@@ -501,7 +559,8 @@ async fn families_come_with_what_each_member_lacks() {
             "members": [{
                 "topic": "orders-dlt", "kind": "dead_letter", "membership": "configured",
                 "aligned": false, "gap_bytes": 5,
-                "gates": [{"gate": "batch", "holder": "member", "main_bytes": 100, "member_bytes": 105, "headroom_bytes": 10, "gap_bytes": 5}],
+                "gates": [{"gate": "batch", "holder": "member", "main_bytes": 100, "member_bytes": 105, "headroom_bytes": 10, "gap_bytes": 5,
+                    "fix": {"text": "raise orders-dlt's max.message.bytes to 110", "command": "sizegate align --apply"}}],
                 "warnings": ["its compression.type is gzip, its main topic's is producer"],
             }],
             "absent": ["orders-retry"],
@@ -520,6 +579,8 @@ async fn refusals_come_newest_first_and_can_be_narrowed() {
         ("?gate=batch", "3 2"),
         ("?topic=orders&gate=record", "1"),
         ("?limit=1", "3"),
+        ("?id=2", "2"),
+        ("?id=4", ""),
         ("?limit=0", ""),
         ("?topic=none", ""),
     ] {

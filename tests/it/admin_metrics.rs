@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use sizegate::policy::Limit;
 use sizegate::telemetry::{FamilyFit, Known, Metrics, OTHER, TopicMetrics};
-use sizegate::vocabulary::{Action, Codec, Gate, Source};
+use sizegate::vocabulary::{Action, Codec, Gate, Histograms, Source};
 
 /// A cluster that has the topics beginning with `orders`, all with the same limits.
 #[derive(Default)]
@@ -229,7 +229,7 @@ fn promtool_finds_nothing_to_say_about_any_family() {
 fn every_family_of_the_contract_is_there_once_it_is_used() {
     let (metrics, _cluster) = everything();
     let text = metrics.render().unwrap();
-    let mut expected: Vec<_> = "produce_batches_total violations_total near_limit_total limit_bytes batch_wire_bytes \
+    let mut expected: Vec<_> = "produce_batches_total violations_total near_limit_total limit_bytes largest_bytes batch_wire_bytes \
          batch_uncompressed_bytes record_bytes estimate_bytes batches_by_codec_total records_total wire_bytes_total \
          uncompressed_bytes_total inspection_total inspection_seconds broker_refusals_total frames_refused_total \
          malformed_total connections connections_total connections_closed_total client_connections_total \
@@ -408,12 +408,52 @@ fn a_topic_has_no_series_for_what_never_happened_to_it() {
             r#"batch_wire_bytes_count{topic="orders"}"#,
             r#"batch_wire_bytes_sum{topic="orders"}"#,
             r#"batches_by_codec_total{topic="orders",codec="lz4"}"#,
+            r#"largest_bytes{topic="orders",gate="batch"}"#,
             r#"produce_batches_total{topic="orders",verdict="forwarded"}"#,
             r#"produce_batches_total{topic="orders",verdict="refused"}"#,
             r#"records_total{topic="orders",codec="lz4"}"#,
             r#"wire_bytes_total{topic="orders",codec="lz4"}"#,
         ]
     );
+}
+
+/// The numbers that docs/metrics.md has, of a topic that is produced to with one codec, is read, and has two limits.
+#[test]
+fn a_topic_has_as_many_series_as_the_documentation_says() {
+    let metrics = Metrics::new(1_000);
+    let _cluster = asking(&metrics);
+    for n in 0..1_000 {
+        let topic = metrics.topic(&format!("orders-of-the-department-{n}"));
+        topic.forwarded.inc();
+        for bytes in [300, 5_000, 900_000] {
+            topic.batch(Codec::Lz4, bytes, 12);
+            topic.uncompressed(Codec::Lz4, 3 * bytes);
+            topic.record_bytes.observe(bytes / 2);
+            topic.estimate_bytes.observe(bytes / 2 + 60);
+            topic.fetch_batch_bytes.observe(bytes);
+        }
+    }
+    let rows = Histograms::ALL.iter().map(|histograms| {
+        let text = metrics.render_with(*histograms).unwrap();
+        let of_one = series(&text)
+            .iter()
+            .filter(|series| series.contains("department-7\""))
+            .count();
+        let megabytes = text.len() as f64 / 1e6;
+        format!("| `{histograms}` | {of_one} | {megabytes:.1} MB |")
+    });
+    let rows: Vec<String> = rows.collect();
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    let documentation = std::fs::read_to_string(path).unwrap();
+    let found: Vec<&str> = documentation
+        .lines()
+        .filter(|line| {
+            Histograms::ALL
+                .iter()
+                .any(|word| line.starts_with(&format!("| `{word}` |")))
+        })
+        .collect();
+    assert_eq!(found, rows, "as it should be:\n{}", rows.join("\n"));
 }
 
 #[test]

@@ -147,6 +147,7 @@ fn a_family_is_planned_aligned_and_found_aligned() {
     a_chain_of_families_is_aligned_in_one_go(&kafka);
     families_in_a_circle_are_a_mistake_where_topics_close_it(&kafka);
     the_command_that_explain_prints_aligns(&kafka);
+    what_offloads_is_planned_for_tickets(&kafka);
 
     // The dead letter fits now: the largest that the main topic takes, with all of its headroom.
     let sizegate = Sizegate::start(&kafka, &format!("families: {families}"));
@@ -157,6 +158,58 @@ fn a_family_is_planned_aligned_and_found_aligned() {
         &[Part::new(&dead_letters, batch_of_bytes(10_065_536).build())],
     );
     assert_eq!(response[0].code, 0, "{response:?}");
+}
+
+/// A ticket is small, whatever its main topic's own limit; an original has any size.
+fn what_offloads_is_planned_for_tickets(kafka: &Kafka) {
+    kafka.create_topic("loans", 1, 1, &[("max.message.bytes", "20000000")]);
+    kafka.create_topic("loans-dlt", 1, 1, &[("max.message.bytes", "100000")]);
+    let yaml = |topics: &str, redeem: bool| {
+        format!(
+            "cluster: {{bootstrap_servers: ['{}']}}\nfamilies: {{detect: false, members: [{{main: loans, dead_letter: [loans-dlt]}}]}}\n\
+             claim_check: {{store: 'file:///nowhere', keys: [{{id: k1, secret: 'a secret of thirty-two bytes, yes'}}]}}\n\
+             rules: [{{name: loans, topics: {topics}, action: offload, offload: {{above: 64KiB, redeem: {redeem}}}}}]\n",
+            kafka.bootstrap()
+        )
+    };
+    let align = |yaml: &str| command::sizegate(&["align", "--output", "json"], yaml);
+    // 65,536, as much for key and headers of its own, 36 around these, a batch's head, and headroom.
+    let ticket = 65_536 + 65_536 + 36 + 61 + 65_536;
+    let expected = [(
+        "loans-dlt".to_owned(),
+        "max.message.bytes".to_owned(),
+        100_000,
+        ticket,
+    )];
+    for yaml in [yaml("[loans, loans-dlt]", true), yaml("[loans]", false)] {
+        let planned = align(&yaml);
+        assert_eq!(changes(&planned), expected, "{planned:?}");
+        let reason = planned.json()["changes"][0]["reason"].to_string();
+        assert!(reason.contains("comes here as a ticket"), "{reason}");
+        let found = command::sizegate(&["check", "--cluster", "--output", "json"], &yaml);
+        let too_small = (
+            "family_member_too_small".to_owned(),
+            vec!["loans-dlt".to_owned()],
+        );
+        let found = findings(&found);
+        assert!(found.contains(&too_small), "{found:?}");
+    }
+    let originals = align(&yaml("[loans]", true));
+    assert_eq!(changes(&originals), [], "{originals:?}");
+    assert_eq!(
+        originals.json()["not_planned"]["inline"],
+        json!(["loans-dlt"])
+    );
+    assert_eq!(originals.code, FINDINGS);
+    let found = findings(&command::sizegate(
+        &["check", "--cluster", "--output", "json"],
+        &yaml("[loans]", true),
+    ));
+    let inline = (
+        "claim_member_inline".to_owned(),
+        vec!["loans-dlt".to_owned()],
+    );
+    assert!(found.contains(&inline), "{found:?}");
 }
 
 fn findings(ran: &Ran) -> Vec<(String, Vec<String>)> {

@@ -21,6 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// What Grafana would put in place of these: several scrapes, and the whole run.
 const RATE_INTERVAL: &str = "10s";
 const RANGE: &str = "60s";
+const DASHBOARDS: [&str; 4] = ["overview", "topic", "gate", "claims"];
 
 fn promtool() -> PathBuf {
     script("prometheus.sh", &[])
@@ -150,6 +151,7 @@ fn queries(dashboard: &str, topic: &str, gate: &str) -> Vec<Query> {
             .replace("$__rate_interval", RATE_INTERVAL)
             .replace("$__range", RANGE)
             .replace("\"$job\"", "\".*\"")
+            .replace("\"$instance\"", "\".*\"")
             .replace("\"$topic\"", &format!("\"{topic}\""))
             .replace("\"$gate\"", &format!("\"{gate}\""));
         assert!(!expr.contains('$'), "{dashboard}: {expr}");
@@ -176,17 +178,43 @@ fn queries(dashboard: &str, topic: &str, gate: &str) -> Vec<Query> {
         let Some(query) = variable["query"]["query"].as_str() else {
             continue;
         };
-        let (metric, label) = query
+        let (series, label) = query
             .trim_start_matches("label_values(")
             .trim_end_matches(')')
-            .split_once(", ")
+            .rsplit_once(", ")
             .unwrap();
         queries.push(Query {
             place: format!("{dashboard}: variable {}", variable["name"]),
-            expr: format!("{metric}{{{label}!=\"\"}}"),
+            expr: format!("count by ({label}) ({})", filled(series)),
         });
     }
     queries
+}
+
+/// Two clusters, or two replicas, can be told apart in every panel.
+#[test]
+fn every_selector_of_every_dashboard_names_job_and_instance() {
+    for dashboard in DASHBOARDS {
+        let file = deploy("grafana").join(format!("{dashboard}.json"));
+        let text = std::fs::read_to_string(file).unwrap();
+        let board: Value = serde_json::from_str(&text).unwrap();
+        let panels = board["panels"].as_array().unwrap().iter();
+        let targets =
+            panels.flat_map(|panel| panel["targets"].as_array().cloned().unwrap_or_default());
+        let annotations = board["annotations"]["list"].as_array().unwrap().clone();
+        for expr in targets
+            .chain(annotations)
+            .map(|query| query["expr"].as_str().unwrap().to_owned())
+        {
+            for selector in expr.split("sizegate_").skip(1) {
+                let labels = selector.split('}').next().unwrap();
+                assert!(
+                    labels.contains("{job=~\"$job\", instance=~\"$instance\""),
+                    "{dashboard}: {expr}"
+                );
+            }
+        }
+    }
 }
 
 #[test]
@@ -196,7 +224,7 @@ fn every_query_of_every_dashboard_returns_data_from_a_real_run() {
     let prometheus = Prometheus::start(trouble.sizegate());
     let topic = trouble.topic().to_owned();
 
-    let all: Vec<Query> = ["overview", "topic", "gate"]
+    let all: Vec<Query> = DASHBOARDS
         .iter()
         .flat_map(|dashboard| queries(dashboard, &topic, "batch"))
         .collect();
@@ -260,6 +288,10 @@ fn rules_that_do_not_show_it(prometheus: &Prometheus) -> Vec<String> {
     let told = of_state(&|rule| rule["state"] != "inactive");
     let expected = [
         "SizegateBrokerRefusals",
+        "SizegateClaimFallback",
+        "SizegateClaimFallbackFails",
+        "SizegateClaimForged",
+        "SizegateClaimHeld",
         "SizegateConfigRefused",
         "SizegateFamilyMisaligned",
         "SizegateLingering",
@@ -293,5 +325,5 @@ fn take_pictures(prometheus: &Prometheus, topic: &str, folder: &Path) {
         .arg("gate", "batch")
         .arg("folder", folder.display())
         .run();
-    assert_eq!(output.lines.len(), 3, "{:?}", output.lines);
+    assert_eq!(output.lines.len(), DASHBOARDS.len(), "{:?}", output.lines);
 }

@@ -4,13 +4,19 @@
 use std::fs;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as SocketName, UnixDatagram};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::process::{Supervised, new_dir};
-use crate::support::{KAFKA_VERSIONS, Kafka, Program, eventually, http, ports, programs, unique};
+use crate::support::{
+    KAFKA_VERSIONS, Kafka, Program, Sizegate, eventually, http, ports, programs, unique,
+};
+use serde_json::{Value, json};
+use sizegate::config::Takes;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -199,6 +205,122 @@ fn a_health_check_asks_the_running_proxy_and_says_why_it_is_not_ready() {
     assert!(
         said.starts_with("not ready: no broker is reached"),
         "{said}"
+    );
+}
+
+/// What systemd reads of a service of `Type=notify`: by a path, and by an abstract name.
+#[test]
+fn systemd_is_told_of_ready_reloading_and_stopping() {
+    let dir = new_dir("notify");
+    let path = dir.join("s");
+    let name = format!("sizegate-{}", unique("notify"));
+    let of_name = SocketName::from_abstract_name(&name).unwrap();
+    for (socket, told) in [
+        (
+            UnixDatagram::bind(&path).unwrap(),
+            path.display().to_string(),
+        ),
+        (
+            UnixDatagram::bind_addr(&of_name).unwrap(),
+            format!("@{name}"),
+        ),
+    ] {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let hear = || {
+            let mut datagram = [0; 1_024];
+            let bytes = socket.recv(&mut datagram).unwrap();
+            String::from_utf8_lossy(&datagram[..bytes]).into_owned()
+        };
+        // It does not wait for Kafka.
+        let nobody = format!("127.0.0.1:{}", ports::free_ports(1));
+        let mut sizegate = Sizegate::before(&nobody)
+            .env("NOTIFY_SOCKET", &told)
+            .start_unready();
+        let ready = hear();
+        assert!(
+            ready.starts_with("READY=1\nSTATUS=listening; the page is at http://127.0.0.1:"),
+            "{ready}"
+        );
+        sizegate.process().signal("HUP");
+        assert_eq!(hear(), "RELOADING=1");
+        assert_eq!(hear(), "READY=1\nSTATUS=the configuration was reloaded");
+        let file = sizegate.process().dir().join("sizegate.yaml");
+        fs::write(&file, "mood: enforce\n").unwrap();
+        sizegate.process().signal("HUP");
+        assert_eq!(hear(), "RELOADING=1");
+        assert!(hear().starts_with("READY=1\nSTATUS=the changed configuration has a mistake"));
+        sizegate.process().signal("TERM");
+        assert!(hear().starts_with("STOPPING=1\n"));
+        assert_eq!(sizegate.process().wait(PATIENCE), Some(0));
+    }
+    fs::remove_dir_all(dir).unwrap();
+}
+
+/// `config` in the chart's schema, made of the table of all keys.
+fn schema_of_the_config() -> Value {
+    let mut root = json!({"type": "object", "additionalProperties": false, "properties": {}});
+    root["description"] = "sizegate's own config file: config/sizegate.yaml".into();
+    for key in sizegate::config::key_table() {
+        let mut at = &mut root;
+        for part in key.path.split('.') {
+            let place = match part.strip_suffix("[]") {
+                Some(list) => &mut at["properties"][list]["items"],
+                None => &mut at["properties"][part],
+            };
+            // Of a section that may be a word, the section.
+            at = if place["anyOf"].is_array() {
+                &mut place["anyOf"][0]
+            } else {
+                place
+            };
+        }
+        let section = json!({"type": "object", "additionalProperties": false, "properties": {}});
+        let one = match &key.takes {
+            Takes::Section => section,
+            Takes::Options => {
+                json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
+            }
+            Takes::SectionOr(words) => {
+                json!({"anyOf": [section, {"type": ["boolean", "string"]}], "description": words})
+            }
+            Takes::Text(allowed) => text_schema(allowed),
+        };
+        let is_of_texts = matches!(key.takes, Takes::Text(_));
+        *at = match (key.is_list, is_of_texts) {
+            (false, _) => one,
+            (true, false) => json!({"type": "array", "items": one}),
+            // `a,b` is a list, too.
+            (true, true) => {
+                json!({"type": ["array", "string", "number"], "items": {"type": ["string", "number"]}, "description": one["description"]})
+            }
+        };
+    }
+    root
+}
+
+/// One of a few words is told by its words, all else by what it is in words: sizegate itself checks the rest.
+fn text_schema(allowed: &str) -> Value {
+    let words: Vec<&str> = allowed.split('`').skip(1).step_by(2).collect();
+    let between: String = allowed.split('`').step_by(2).collect();
+    let is_closed = !words.is_empty() && between.replace(" or ", "").replace(", ", "").is_empty();
+    if is_closed && words == ["true", "false"] {
+        return json!({"type": ["boolean", "string"], "description": allowed});
+    }
+    if is_closed {
+        // `${VAR}` becomes one of them later.
+        return json!({"anyOf": [{"enum": words}, {"type": "string", "pattern": "\\$\\{"}], "description": allowed});
+    }
+    json!({"type": ["string", "number", "boolean"], "description": allowed})
+}
+
+#[test]
+fn the_charts_schema_knows_every_key_of_the_config_and_what_it_takes() {
+    let file = programs::repo().join("deploy/helm/sizegate/values.schema.json");
+    let schema: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let expected = schema_of_the_config();
+    assert_eq!(
+        schema["properties"]["config"], expected,
+        "as it should be:\n{expected}"
     );
 }
 

@@ -108,12 +108,33 @@ fn what_a_dead_letter_topic_cannot_take_is_refused_at_its_main_topic_with_both_n
             (&member["kind"], &member["membership"], &member["aligned"]),
             (&json!("dead_letter"), &json!("configured"), &json!(false))
         );
+        let mut gates = member["gates"].clone();
+        let fixes: Vec<_> = gates
+            .as_array_mut()
+            .unwrap()
+            .iter_mut()
+            .map(|gap| gap["fix"].take())
+            .collect();
+        let raise = format!("raise {}'s max.message.bytes to 1114124", dlt.name);
+        assert_eq!(fixes[0]["text"], raise.as_str());
+        assert!(
+            fixes[0]["command"]
+                .as_str()
+                .unwrap()
+                .starts_with("sizegate align --config ")
+        );
+        assert!(
+            fixes[1]["text"]
+                .as_str()
+                .unwrap()
+                .starts_with("raise max.request.size to 1114139")
+        );
         assert_eq!(
-            member["gates"],
+            gates,
             json!([{"gate": "batch", "holder": "member", "main_bytes": 1_048_588, "member_bytes": 200_000,
-                    "headroom_bytes": HEADROOM, "gap_bytes": 914_124},
+                    "headroom_bytes": HEADROOM, "gap_bytes": 914_124, "fix": null},
                    {"gate": "estimate", "holder": "writer", "main_bytes": 1_048_603, "member_bytes": 1_048_576,
-                    "headroom_bytes": HEADROOM, "gap_bytes": 65_563}])
+                    "headroom_bytes": HEADROOM, "gap_bytes": 65_563, "fix": null}])
         );
         let limit = 200_000 - HEADROOM;
         let mut connection = Connection::open(sizegate.bootstrap());

@@ -14,7 +14,11 @@ const LABELS: usize = 5;
 
 /// All series, without their values.
 fn series(sizegate: &Sizegate) -> HashSet<String> {
-    let (status, text) = sizegate.get("/metrics");
+    series_at(sizegate, "/metrics")
+}
+
+fn series_at(sizegate: &Sizegate, path: &str) -> HashSet<String> {
+    let (status, text) = sizegate.get(path);
     assert_eq!(status, 200);
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     samples
@@ -75,7 +79,20 @@ fn topics_clients_and_invented_names_stay_within_their_bounds_and_deleted_topics
         all.iter()
             .all(|series| !series.contains("invented") && !series.contains("client-"))
     );
-    assert!(all.len() < (LABELS + 1) * 150 + 400, "{} series", all.len());
+    // What docs/metrics.md says a topic costs, which `admin_metrics` counts.
+    let most_of_one = |path: &str, most: usize| {
+        let all = series_at(&sizegate, path);
+        for topic in topics_in(&all) {
+            let label = format!("topic=\"{topic}\"");
+            let of_topic = all.iter().filter(|series| series.contains(&label)).count();
+            assert!(of_topic <= most, "{path}, {topic}: {of_topic}");
+        }
+        all.len()
+    };
+    let few = most_of_one("/metrics", 45);
+    assert!(few < (LABELS + 1) * 45 + 400, "{few} series");
+    assert!(most_of_one("/metrics?histograms=none", 15) < few);
+    assert!(most_of_one("/metrics?histograms=all", 150) > few);
 
     for name in &names {
         delete_topic(&kafka.bootstrap(), name);

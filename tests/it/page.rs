@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::support::claims::{Claims, DEPOSITS, LOANS, RETURNS};
 use crate::support::programs::Output;
 use crate::support::{
     Connection, Kafka, KafkaOptions, Part, Program, Record, Sizegate, Topic, batch, eventually,
@@ -13,7 +14,7 @@ use crate::support::{
 use serde_json::json;
 use sizegate::admin::{
     self, AdminState, ControlPlaneView, FamilyView, LimitView, MemberView, Readiness, ReloadView,
-    StatusView, TopicView,
+    Replicas, StatusView, TopicView,
 };
 use sizegate::explain::{
     Advice, Candidate, Check, Explanation, GateLimit, Outcome, Party, Role, State,
@@ -24,7 +25,7 @@ use sizegate::telemetry::{
     BatchCounts, GateCounts, LargestSizes, LastSizes, Lingering, Metrics, Observed, Peer,
     RefusalRecord, Refusals,
 };
-use sizegate::vocabulary::{Action, Codec, Gate, Source};
+use sizegate::vocabulary::{Action, Codec, Gate, Histograms, Source};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -58,6 +59,7 @@ const NO_TIME: i64 = -1;
 /// The topics of a small shop, and what was produced to them through `sizegate`.
 struct Shop<'a> {
     kafka: &'a Kafka,
+    claims: Claims,
     sizegate: Sizegate,
 }
 
@@ -76,13 +78,20 @@ impl<'a> Shop<'a> {
         for (name, configs) in topics {
             kafka.create_topic(name, 1, 1, configs);
         }
+        let claims = Claims::new(kafka);
         let yaml = format!(
-            "rules:\n  - name: library-events\n    topics: [{EVENTS}]\n    limits: {{record_bytes: 64KiB, \
+            "{}rules:\n  - name: library-events\n    topics: [{EVENTS}]\n    limits: {{record_bytes: 64KiB, \
              uncompressed_bytes: 4MiB}}\n    remedy: \"{REMEDY}\"\n  - name: watched\n    topics: [invoices]\n    limits: \
-             {{record_bytes: 32KiB}}\n    action: observe"
+             {{record_bytes: 32KiB}}\n    action: observe\n{}",
+            claims.section(),
+            claims.rule()
         );
         let sizegate = Sizegate::start(kafka, &yaml);
-        Self { kafka, sizegate }
+        Self {
+            kafka,
+            claims,
+            sizegate,
+        }
     }
 
     /// One connection of a client that says what it is.
@@ -166,6 +175,23 @@ impl<'a> Shop<'a> {
         }
     }
 
+    /// Values go to the store and come back, some are lost, and somebody waits for one.
+    fn lend(&self) {
+        let mut rounds = 0..;
+        eventually(
+            PATIENCE,
+            "a value that is lost, and one that is waited for",
+            || {
+                self.claims.make(&self.sizegate, rounds.next()?);
+                let seen = self.sizegate.json("/api/v1/claims");
+                let topics = seen["topics"].as_array()?;
+                let lost = topics.iter().find(|topic| topic["topic"] == RETURNS)?;
+                let is_lost = lost["fallback_records"]["missing"].as_u64()? > 0;
+                (is_lost && seen["held"][0]["topic"] == DEPOSITS).then_some(())
+            },
+        );
+    }
+
     /// How near sizes came to a limit inside the batch is counted, and the largest of each part is kept.
     fn assert_nearness_is_known(&self) {
         let view = self
@@ -209,6 +235,7 @@ fn a_person_on_call_finds_their_way_in_a_real_browser() {
     let _connected = shop.trade();
     shop.linger();
     shop.get_stuck();
+    shop.lend();
     shop.mistype();
     shop.assert_nearness_is_known();
     let url = format!("http://{}", shop.sizegate.admin());
@@ -221,6 +248,9 @@ fn a_person_on_call_finds_their_way_in_a_real_browser() {
         .arg("lingers", PAYMENTS)
         .arg("remedy", REMEDY)
         .arg("mistake", "record_byte")
+        .arg("loans", LOANS)
+        .arg("returns", RETURNS)
+        .arg("deposits", DEPOSITS)
         .run();
     assert_all_passed(&output, 16);
     assert_eq!(shop.kafka.latest_offset("orders", 0), 122);
@@ -263,12 +293,14 @@ fn crowd() -> AdminState {
     let client = metrics.client_software(HOSTILE, HOSTILE, HOSTILE);
     // It stays connected for as long as the process runs.
     std::mem::forget(client);
+    lose(&metrics);
     let refusals = Arc::new(Refusals::default());
     for n in 0..100 {
         refusals.record(Arc::new(refusal(n)));
     }
     AdminState {
         metrics,
+        histograms: Arc::new(|| Histograms::All),
         refusals,
         observed: Arc::new(observed()),
         ready: Arc::new(|| Readiness {
@@ -279,8 +311,22 @@ fn crowd() -> AdminState {
         notes: Arc::new(|| vec![HOSTILE.into()]),
         explain: Arc::new(|_| Ok(explanation())),
         families: Arc::new(|| vec![family()]),
+        replicas: Replicas::new("pod-1:9644", Vec::new),
         config: Arc::new(|| json!({"mode": HOSTILE})),
     }
+}
+
+/// A claim check of which everything is wrong.
+fn lose(metrics: &Metrics) {
+    let claims = metrics.claims();
+    let topic = claims.topic(HOSTILE);
+    topic.offloaded_bytes.inc_by(1 << 30);
+    topic.forged.inc();
+    topic.fell_back("missing");
+    topic.redeem_failed("transient");
+    topic.fallback_failures.inc();
+    claims.hold((HOSTILE.into(), 0, 7));
+    claims.store_request("get", "transient", Duration::from_secs(8));
 }
 
 fn family() -> FamilyView {
@@ -320,7 +366,6 @@ fn explanation() -> Explanation {
         }],
         record: None,
         after_offload: None,
-        offloaded_records: None,
         checks: vec![Check {
             by: Party::Sizegate,
             what: HOSTILE.into(),

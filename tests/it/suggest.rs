@@ -87,6 +87,16 @@ fn a_file_of_measurements_becomes_rules_that_check_accepts() {
             "logs",
             &[(1_048_576, 900), (1_048_588, 900), (2_097_152, 903)],
         ),
+        histogram(
+            "record_bytes",
+            "scans",
+            &[
+                (1_024, 900),
+                (65_536, 900),
+                (262_144, 900),
+                (524_288, 1_000),
+            ],
+        ),
         histogram("record_bytes", "quiet", &[(512, 7)]),
         histogram("record_bytes", "_other", &[(512, 70_000)]),
         histogram("record_bytes", "app-store-changelog", &[(512, 1_000)]),
@@ -100,7 +110,7 @@ fn a_file_of_measurements_becomes_rules_that_check_accepts() {
     let from = written(dir.path(), &text.concat());
     let yaml = stdout(&sizegate(&["suggest", "--from", &from]));
     let config = check(&yaml)["config"].clone();
-    assert_eq!(config["rules"].as_array().unwrap().len(), 2, "{yaml}");
+    assert_eq!(config["rules"].as_array().unwrap().len(), 3, "{yaml}");
     let rule = |name: &str| {
         let rules = config["rules"].as_array().unwrap();
         rules
@@ -130,6 +140,7 @@ fn a_file_of_measurements_becomes_rules_that_check_accepts() {
         "# Some topics have no label of their own",
         "batch_bytes: inherit   # 9100 batches, none above 64KiB; a limit under 1MiB makes clients lose small records",
         "batch_bytes: 4MiB   # refuses none of 903 batches",
+        "# a claim check would take 100 of 1000 records, and with them at least 96 % of its bytes (uncompressed), out of the log",
     ] {
         assert!(yaml.contains(words), "{words} in\n{yaml}");
     }
@@ -149,7 +160,10 @@ fn a_file_of_measurements_becomes_rules_that_check_accepts() {
         tight.contains("record_bytes: 16KiB   # refuses none of 1000 records"),
         "{tight}"
     );
-    assert!(!tight.contains("orders"), "{tight}");
+    assert!(
+        !tight.contains("orders") && !tight.contains("claim check"),
+        "{tight}"
+    );
 
     let json = stdout(&sizegate(&["suggest", "--from", &from, "--output", "json"]));
     let json: Value = serde_json::from_str(&json).unwrap();
@@ -159,7 +173,9 @@ fn a_file_of_measurements_becomes_rules_that_check_accepts() {
         .iter()
         .map(|topic| &topic["topic"])
         .collect();
-    assert_eq!(topics, ["logs", "orders", "quiet"]);
+    assert_eq!(topics, ["logs", "orders", "quiet", "scans"]);
+    assert_eq!(json["topics"][3]["offload"]["records"], 100.0);
+    assert_eq!(json["topics"][0]["offload"], Value::Null);
     assert_eq!(
         json["left_out"],
         serde_json::json!([

@@ -13,6 +13,7 @@
 pub mod admin;
 pub mod batch;
 pub mod certs;
+pub mod claims;
 pub mod client;
 pub mod command;
 pub mod http;

@@ -82,9 +82,9 @@ impl Sizegate {
         serde_json::from_str(&body).unwrap_or_else(|error| panic!("GET {path}: {error}: {body}"))
     }
 
-    /// All metrics now.
+    /// All metrics now, with all histograms.
     pub fn metrics(&self) -> Metrics {
-        let (status, body) = self.get("/metrics");
+        let (status, body) = self.get("/metrics?histograms=all");
         assert_eq!(status, 200, "GET /metrics: {body}");
         Metrics::parse(&body)
     }

@@ -21,8 +21,11 @@ function sentence(text) {
   }
 }
 
+/** Of all replicas together, where there are any (`admin.peers`): the server asks them. */
+const ofAll = (path) => `${path}${path.includes("?") ? "&" : "?"}peers=1`;
+
 /** The answer, or the error: a view decides what it can show without. */
-const attempt = (path) => json(path).catch((error) => error);
+const attempt = (path) => json(ofAll(path)).catch((error) => error);
 
 const usable = (answer) => (answer instanceof Error ? null : answer);
 
@@ -37,13 +40,15 @@ export const ask = {
 
   /** What stands above every view. */
   async state() {
-    const [status, families, lingering, fetched] = await Promise.all(
-      ["/api/v1/status", "/api/v1/families", "/api/v1/lingering", "/api/v1/fetch"].map(attempt),
+    const [status, families, lingering, fetched, recent, claims] = await Promise.all(
+      ["status", "families", "lingering", "fetch", "refusals/recent", "claims"].map((path) => attempt(`/api/v1/${path}`)),
     );
     return {
       status: usable(status),
       families: usable(families),
       lingering: { ...usable(lingering), ...usable(fetched) },
+      recent: usable(recent)?.groups ?? [],
+      claims: usable(claims),
       failed: status instanceof Error ? status : null,
       badges: {},
     };

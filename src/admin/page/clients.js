@@ -1,6 +1,7 @@
 // Who is connected: client libraries by their own name and version.
 
 import { el, table } from "./dom.js";
+import { whose } from "./replicas.js";
 import { count, number } from "./words.js";
 
 export const label = "Clients";
@@ -13,7 +14,7 @@ export function body({ clients: { clients } }) {
   const rows = clients.map((client) => ({
     key: `${client.software}/${client.version}`,
     cells: [
-      [el("span", { class: "name" }, software(client.software)), client.version ? el("span", { class: "version" }, ` ${client.version}`) : null],
+      [el("span", { class: "name" }, software(client.software)), client.version ? el("span", { class: "version" }, ` ${client.version}`) : null, whose(client)],
       number(client.connections),
       number(client.connections_total),
       client.client_ids.length
@@ -22,8 +23,8 @@ export function body({ clients: { clients } }) {
     ],
   }));
   return [
-    el("p", { role: "status", class: "quiet" }, `${count(open, "open connection")}, ${count(clients.length, "kind")} of software since the start`),
-    table("Clients by software and version",
+    el("p", { role: "status", class: "quiet" }, `${count(open, "open connection")}, ${count(clients.length, "client library", "client libraries")} since the start`),
+    table("Clients by client library and version",
       ["Client library", { label: "Open now", kind: "num" }, { label: "Since the start", kind: "num" }, { label: "Client ids", kind: "grow" }], rows),
   ];
 }

@@ -1,6 +1,7 @@
 // Main topics with their retry and dead-letter topics, and where one of these could not take what the main one took.
 
 import { el, link, table } from "./dom.js";
+import { copyButton } from "./copy.js";
 import { count, number, size } from "./words.js";
 
 export const label = "Families";
@@ -18,6 +19,17 @@ export function familyOf(families, topic) {
   const family = list(families).find(({ main, members }) => main === topic || members.some((member) => member.topic === topic));
   return family ? one(family) : null;
 }
+
+/** What closes the gaps of these members, a line for each gap. */
+export function fixes(members) {
+  const lines = members.flatMap((member) => member.gates.filter(({ fix }) => fix).map((gap) => fixLine(member, gap)));
+  return lines.length ? el("ul", { class: "fixes" }, lines) : null;
+}
+
+const fixLine = (member, { gate, holder, gap_bytes: gap, fix }) =>
+  el("li", { "data-key": `${member.topic} ${gate} ${holder}` },
+    topicLink(member.topic), ` lacks ${number(gap)} bytes at ${holder === "writer" ? "its writer" : `the gate ${gate}`}: ${fix.text}`,
+    fix.command ? el("p", { class: "command" }, el("code", {}, fix.command), " ", copyButton(fix.command, "the command")) : null);
 
 export function body({ families }) {
   const all = list(families);
@@ -51,6 +63,7 @@ function one(family) {
     el("p", { class: "facts above" }, family.alignment === "enforce"
       ? "Enforced: the main topic’s limits in force allow for the members that the configuration names."
       : "Only watched: the main topic’s limits are left as they are."),
+    fixes(family.members),
     rows.length ? table(`Family of ${family.main}`, ["Member", "Against the main topic", { label: "Its limits, bytes", kind: "third" }, { label: "Warnings", kind: "third" }], rows) : null,
     family.absent.length ? el("p", { class: "neartext" }, `Named in the configuration, but not there: ${family.absent.join(", ")}`) : null,
   ];

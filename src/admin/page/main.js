@@ -5,16 +5,23 @@
 
 import { el, link, show } from "./dom.js";
 import { ask, Missing } from "./ask.js";
-import { attention, summary } from "./state.js";
+import { attention, refusedNow, summary } from "./state.js";
 import * as topics from "./topics.js";
 import * as topic from "./topic.js";
 import * as refusals from "./refusals.js";
+import * as refusal from "./refusal.js";
 import * as families from "./families.js";
 import * as clients from "./clients.js";
+import * as consumers from "./consumers.js";
 import * as lingering from "./lingering.js";
+import * as claims from "./claims.js";
+import * as replicas from "./replicas.js";
 import * as explain from "./explain.js";
 
-const SECTIONS = { topics, refusals, families, clients, lingering, explain };
+const SECTIONS = { topics, refusals, families, clients, consumers, lingering, claims, replicas, explain };
+/** What is shown of one thing, and the section that it belongs to. */
+const VIEWS = { ...SECTIONS, refusal };
+const WITHIN = { refusal: "refusals" };
 const EVERY_MS = 10_000;
 
 const $ = (id) => document.getElementById(id);
@@ -35,7 +42,7 @@ function place() {
   } catch {
     // A mangled address names nothing.
   }
-  const isKnown = Object.hasOwn(SECTIONS, section);
+  const isKnown = Object.hasOwn(VIEWS, section);
   return {
     section: isKnown ? section : "topics",
     name: isKnown ? name : "",
@@ -64,7 +71,7 @@ function open() {
     paint();
     return;
   }
-  const view = to.section === "topics" && to.name ? topic : SECTIONS[to.section];
+  const view = to.section === "topics" && to.name ? topic : VIEWS[to.section];
   const title = view.title(to.name);
   const heading = el("h1", { tabindex: "-1" }, title);
   const region = el("div", { class: "region", "aria-busy": "true" });
@@ -80,14 +87,17 @@ function open() {
   refresh();
 }
 
-function sections(badges = {}) {
+/** Sections that have nothing to show are left out, but for the one that is shown. */
+function sections(state = { badges: {} }) {
+  const shown = WITHIN[current.section] ?? current.section;
+  const isThere = (name) => name === shown || (SECTIONS[name].areThere?.(state) ?? true);
   const item = (name) => {
-    const badge = badges[name];
-    return el("li", {}, link(name, { "aria-current": current.section === name ? "page" : null },
+    const badge = state.badges[name];
+    return el("li", {}, link(name, { "aria-current": shown === name ? "page" : null },
       SECTIONS[name].label,
       badge ? [" ", el("span", { class: `badge ${badge.kind}` }, badge.text, el("span", { class: "hidden" }, ` ${badge.words}`))] : null));
   };
-  show($("sections"), el("ul", {}, Object.keys(SECTIONS).map(item)));
+  show($("sections"), el("ul", {}, Object.keys(SECTIONS).filter(isThere).map(item)));
 }
 
 async function refresh() {
@@ -114,13 +124,15 @@ function paintState(state) {
   const { status } = state;
   show($("mode"), status?.mode === "observe" ? "observing" : status ? "enforcing" : "");
   $("mode").dataset.mode = status?.mode ?? "";
+  replicas.tellWhose(state);
+  show($("instance"), status?.instance ?? "", (status?.replicas?.length ?? 0) > 1 ? ` and ${status.replicas.length - 1} more` : "");
   show($("summary"), summary(state));
-  const items = attention(state);
-  $("attention").hidden = items.length === 0;
-  show($("attention"), items.length ? [el("h2", {}, "Needs attention"), el("ul", {}, items)] : []);
+  const [items, refused] = [attention(state), refusedNow(state)];
+  $("attention").hidden = items.length === 0 && !refused;
+  show($("attention"), items.length || refused ? [el("h2", {}, "Needs attention"), el("ul", {}, items), refused] : []);
   show($("updated"), state.failed ? "not up to date" : `Updated ${new Date().toLocaleTimeString("en-GB")}`);
   $("pause").hidden = false;
-  sections(state.badges);
+  sections(state);
 }
 
 function paint() {

@@ -3,19 +3,30 @@
 
 import { el, link } from "./dom.js";
 import { ago, clock, count, number, size } from "./words.js";
-import { misaligned } from "./families.js";
-import { stuck, suspects } from "./lingering.js";
+import * as claims from "./claims.js";
+import { stuck } from "./consumers.js";
+import { fixes, misaligned } from "./families.js";
+import { suspects } from "./lingering.js";
+import { groupLine, now } from "./recent.js";
+import * as replicas from "./replicas.js";
+
+/** Groups of refusals, and families' gaps, that are shown; the rest is a link away. */
+const MOST = 5;
 
 export function summary({ status, failed }) {
   if (!status) return [el("strong", { class: "bad" }, "No answer"), `: ${failed?.message ?? "no connection"}`];
   const isReady = status.why_not_ready.length === 0;
   const { control_plane: plane } = status;
+  // Of the replicas that answer: the others are named below.
+  const all = (status.replicas ?? []).filter((replica) => replica.version);
+  const sum = (field) => (all.length ? all.reduce((whole, replica) => whole + replica[field], 0) : status[field]);
   const facts = [
-    count(status.connections, "client connection"),
+    replicas.areThere({ status }) ? `${number(all.length)} of ${count(status.replicas.length, "replica")}` : null,
+    count(sum("connections"), "client connection"),
     `${count(plane.topics, "topic")} on ${count(plane.brokers, "broker")}`,
     plane.limits_age_seconds === null ? "limits not read yet" : `limits read ${ago(plane.limits_age_seconds)}`,
-    `${size(status.held_bytes)} of ${size(status.memory_budget_bytes)} held`,
-  ];
+    `${size(sum("held_bytes"))} of ${size(sum("memory_budget_bytes"))} held`,
+  ].filter(Boolean);
   return [
     el("strong", { class: isReady ? "good" : "bad" }, isReady ? "Ready" : "Not ready"),
     facts.map((fact) => [el("span", { class: "dot", "aria-hidden": "true" }, " · "), el("span", { class: "hidden" }, ", "), fact]),
@@ -46,11 +57,17 @@ export function attention(state) {
   }
   for (const outside of plane.brokers_outside) add("over", el("strong", {}, "A broker cannot be reached. "), outside);
   if (plane.missing_rights) add("near", el("strong", {}, "ACLs are missing. "), plane.missing_rights);
+  for (const trouble of [...replicas.troubles(state), ...claims.troubles(state)]) add(...trouble);
+  const groups = now(state.recent);
+  if (groups.length) {
+    const refused = groups.filter((group) => !group.is_observed);
+    state.badges.refusals = { kind: refused.length ? "over" : "near", text: number(groups.length), words: "kinds in the last ten minutes" };
+  }
   const gaps = misaligned(state.families);
   if (gaps.length) {
     state.badges.families = { kind: "near", text: number(gaps.length), words: "misaligned" };
     add("near", el("strong", {}, `${count(gaps.length, "family member")} cannot take what the main topic takes. `),
-      link("families", {}, "Families"));
+      link("families", {}, "Families"), fixes(gaps.slice(0, MOST)));
   }
   const waiting = suspects(state.lingering);
   if (waiting.length) {
@@ -59,8 +76,8 @@ export function attention(state) {
   }
   const held = stuck(state.lingering);
   if (held.length) {
-    state.badges.lingering = { kind: "over", text: number(held.length + waiting.length), words: "stuck or suspected" };
-    add("over", el("strong", {}, `${count(held.length, "consumer")} stuck behind a large batch. `), link("lingering", {}, "Lingering"));
+    state.badges.consumers = { kind: "over", text: number(held.length), words: "stuck" };
+    add("over", el("strong", {}, `${count(held.length, "consumer")} stuck behind a large batch. `), link("consumers", {}, "Consumers"));
   }
   if (status.memory_waits > 0) {
     add("near", el("strong", {}, `Connections waited for memory ${count(status.memory_waits, "time")} `),
@@ -68,4 +85,13 @@ export function attention(state) {
   }
   // A stable sort: what is broken before what will be.
   return items.sort((a, b) => Number(b.className === "over") - Number(a.className === "over"));
+}
+
+/** What was refused in the last ten minutes, by topic, gate and client. It changes all the time: nobody is told aloud. */
+export function refusedNow(state) {
+  const groups = now(state.recent);
+  if (!groups.length) return null;
+  return el("ul", { class: "groups", "aria-live": "off" },
+    groups.slice(0, MOST).map(groupLine),
+    groups.length > MOST ? el("li", {}, link("refusals", {}, `All ${number(groups.length)} kinds of refusals`)) : null);
 }

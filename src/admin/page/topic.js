@@ -5,7 +5,9 @@ import { bar, countText, gates, largestText, percent } from "./bars.js";
 import { distribution, MEASURES } from "./chart.js";
 import { entry } from "./refusals.js";
 import { familyOf } from "./families.js";
+import { stuck, stuckLine } from "./consumers.js";
 import { suspects, suspectLine } from "./lingering.js";
+import { whose } from "./replicas.js";
 import { GATES, count, limitText, number, sourceText } from "./words.js";
 
 const REFUSALS = 10;
@@ -37,6 +39,7 @@ export function body({ topics, sizes, refusals, state }, { name, params, width }
       el("h2", { id: "h-sizes" }, "Sizes that went on to the broker"),
       chart(topic, sizes.sizes, here, params, width)),
     family(state.families, name),
+    consumers(state.lingering, name),
     waiting(state.lingering, name),
     el("section", { "aria-labelledby": "h-refusals" },
       el("h2", { id: "h-refusals" }, "Last refusals"),
@@ -54,7 +57,7 @@ function facts(topic) {
   ].filter(Boolean);
   return el("p", { class: "facts" },
     words.join(" · "), " · ",
-    link(`explain?topic=${encodeURIComponent(topic.topic)}`, {}, "Try sizes on this topic"));
+    link(`explain?topic=${encodeURIComponent(topic.topic)}`, {}, "Try sizes on this topic"), whose(topic));
 }
 
 function gateTable(topic, nearShare) {
@@ -93,6 +96,14 @@ function last(refusals, name) {
 function family(families, name) {
   const view = familyOf(families, name);
   return view && el("section", { "aria-labelledby": "h-family" }, el("h2", { id: "h-family" }, "Family"), view);
+}
+
+function consumers(seen, name) {
+  const mine = stuck(seen).filter((consumer) => consumer.topic === name);
+  if (!mine.length) return null;
+  return el("section", { "aria-labelledby": "h-stuck" },
+    el("h2", { id: "h-stuck" }, "Consumers stuck behind a large batch"),
+    el("ul", { class: "plain" }, mine.map((consumer) => el("li", {}, stuckLine(consumer)))));
 }
 
 function waiting(lingering, name) {

@@ -2,6 +2,7 @@
 
 import { el, link, table } from "./dom.js";
 import { gateLine, gates } from "./bars.js";
+import { whose } from "./replicas.js";
 import { count, number } from "./words.js";
 
 export const label = "Topics";
@@ -66,7 +67,7 @@ function cells(topic, nearShare) {
   const observed = batches?.observed ?? 0;
   return [
     [link(`topics/${encodeURIComponent(topic.topic)}`, { class: "name" }, topic.topic),
-      topic.rule ? el("span", { class: "quiet block" }, `rule “${topic.rule}”`, topic.action === "reject" ? "" : `, ${topic.action}`) : null],
+      topic.rule ? el("span", { class: "quiet block" }, `rule “${topic.rule}”`, topic.action === "reject" ? "" : `, ${topic.action}`) : null, whose(topic)],
     topic.gates.length
       ? el("ul", { class: "gates" }, topic.gates.map((gate) => gateLine(gate, nearShare)))
       : el("span", { class: "quiet" }, "no limit known: the broker judges"),

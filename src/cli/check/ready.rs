@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::cli::http::Get;
 use crate::cli::{ConfigArgs, FAILED, FINDINGS, FINE, USAGE, print, print_mistakes};
+use crate::net::http::Get;
 
 /// For the whole of it. Container engines give a health check 30 s, kubelet 1 s unless told otherwise.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -60,6 +60,18 @@ pub(super) fn read(text: &str) -> Result<BTreeMap<String, Measured>, NoSample> {
             None => histogram.count += bucket.count,
         }
     }
+    for measured in topics.values_mut() {
+        for histogram in [
+            &mut measured.batch,
+            &mut measured.record,
+            &mut measured.uncompressed,
+        ] {
+            // With no bound but `+Inf` (`histograms: few`) nothing is known of sizes.
+            if histogram.at_most.is_empty() {
+                histogram.count = 0.0;
+            }
+        }
+    }
     Ok(topics)
 }
 

@@ -5,7 +5,7 @@ use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::cli::http::{Get, Response};
+use crate::net::http::{Get, Response};
 
 /// How long a proxy may say nothing, and how long it may take for everything over a slow line.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ pub(super) fn read(from: &str) -> Result<String, String> {
     }
     if from.contains("://") {
         return Err(format!(
-            "{from}: only http:// addresses are read; save the text to a file (curl {from} > metrics.txt) and name that"
+            "{from}: only http:// addresses are read; save the text to a file (curl '{from}?histograms=all' > metrics.txt) and name that"
         ));
     }
     read_file(Path::new(from)).map_err(|error| format!("{from}: {error}"))
@@ -37,10 +37,14 @@ fn read_file(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// `HOST:PORT[/PATH]`; the path is `/metrics` if none is given.
+/// `HOST:PORT[/PATH]`; if no path is given it is that of all histograms.
 fn over_http(rest: &str) -> Result<String, String> {
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let path = if path.is_empty() { "metrics" } else { path };
+    let path = if path.is_empty() {
+        "metrics?histograms=all"
+    } else {
+        path
+    };
     let with_port = if host
         .rsplit_once(':')
         .is_some_and(|(_, port)| port.parse::<u16>().is_ok())

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::tickets::Written;
 use crate::batch::{BATCH_HEADER_BYTES, estimate, varint_bytes};
 use crate::families::{Family, Member};
 use crate::policy::clients::ClientRules;
@@ -59,7 +60,12 @@ pub fn gaps(
         let deep = own.inside_limits().iter().cloned();
         batch.into_iter().chain(deep).collect::<Vec<_>>()
     };
-    let of_main = limits_of(main);
+    let mut of_main = limits_of(main);
+    if let Written::Tickets { batch_bytes } = policy.written(main, member) {
+        for limit in of_main.iter_mut().filter(|limit| limit.gate == Gate::Batch) {
+            limit.value = limit.value.min(batch_bytes);
+        }
+    }
     let gap = |gate: Gate, holder, main_bytes: Option<u64>, member_bytes| {
         let headroom_bytes = if gate.grows() { headroom } else { 0 };
         Gap {

@@ -1,5 +1,6 @@
 //! A real run in which everything goes wrong that a dashboard shows: refused, observed, near a limit, refused by the
-//! broker, resent without end, malformed, too large to be read, lingering, stuck, misaligned, badly configured.
+//! broker, resent without end, malformed, too large to be read, lingering, stuck, misaligned, badly configured; and all of
+//! a claim check.
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use kafka_protocol::messages::incremental_alter_configs_request::{
 };
 
 use crate::support::batch::Batch;
+use crate::support::claims::Claims;
 use crate::support::client::text;
 use crate::support::programs::Running;
 use crate::support::{
@@ -31,6 +33,7 @@ pub struct Trouble {
     orders: Topic,
     invoices: Topic,
     shipments: Topic,
+    claims: Claims,
     round: u64,
     /// A producer whose large records wait a second each.
     lingering: Option<Running>,
@@ -53,12 +56,13 @@ impl Trouble {
         kafka.create_topic("orders-dlt", 1, 1, &[]);
         let invoices = kafka.create_topic("invoices", 1, 1, &[]);
         let shipments = kafka.create_topic("shipments", 1, 1, &[]);
+        let claims = Claims::new(kafka);
         let yaml = "rules:\n  - name: orders\n    topics: [orders]\n    limits: {record_bytes: 1536KiB}\n    topic_config: {max_message_bytes: {max: 4MiB}}\n    remedy: Send the \
                     address of the note.\n  - name: invoices\n    topics: [invoices]\n    limits: {value_bytes: 1KiB}\n    \
                     action: observe";
         let mut sizegate = Sizegate::before(&kafka.bootstrap())
             .listener("frame_bytes: 4MiB")
-            .yaml(yaml)
+            .yaml(&format!("{}{yaml}\n{}", claims.section(), claims.rule()))
             .start();
         let config = sizegate.process().dir().join("sizegate.yaml");
         let good = std::fs::read_to_string(&config).unwrap();
@@ -68,6 +72,7 @@ impl Trouble {
             orders,
             invoices,
             shipments,
+            claims,
             round: 0,
             lingering: None,
         };
@@ -122,6 +127,7 @@ impl Trouble {
         self.resend();
         self.break_frames();
         self.raise_a_limit();
+        self.claims.make(&self.sizegate, self.round);
         for _ in 0..2 {
             // Less than the batch there: it is served all the same, and the consumer does not get on.
             admin::fetch_stored(&self.sizegate.bootstrap(), &self.orders.name, 0, 1_000);

@@ -93,7 +93,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $_ := set $listener "tls" $tls -}}
 {{- end -}}
 {{- end -}}
-{{- $made := dict "cluster" $cluster "listener" $listener "admin" (dict "bind" "0.0.0.0:9644") -}}
+{{- $made := dict "cluster" $cluster "listener" $listener "admin" (dict "bind" "0.0.0.0:9644" "peers" (list (printf "%s-metrics.%s.svc:9644" (include "sizegate.fullname" . | trunc 55) .Release.Namespace))) -}}
 {{- toYaml (mustMergeOverwrite $made (deepCopy .Values.config)) -}}
 {{- end -}}
 

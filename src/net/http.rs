@@ -1,4 +1,4 @@
-//! Asks an HTTP server for one page: all that `check --ready` and `suggest` need.
+//! Asks an HTTP server for one page: all that `check --ready`, `suggest` and the page's look at other replicas need.
 //!
 //! Invariant: done within [`Get::total`] and a little, with at most [`Get::most_bytes`] kept, whatever answers.
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::text::first_bytes;
 
 /// What is asked, and how long for.
-pub(super) struct Get<'a> {
+pub(crate) struct Get<'a> {
     /// As the address is written.
     pub host: &'a str,
     /// With its slash.
@@ -23,18 +23,20 @@ pub(super) struct Get<'a> {
 }
 
 /// What the server said.
-pub(super) struct Response {
+pub(crate) struct Response {
     /// `200`
     pub status: u16,
     /// `HTTP/1.0 200 OK`
     pub status_line: String,
+    /// Status line and headers.
+    pub head: String,
     /// What follows the head.
     pub body: String,
 }
 
 impl Get<'_> {
     /// Asks `address`. HTTP/1.0: the server closes after its response and does not cut it into chunks.
-    pub(super) fn ask(&self, address: SocketAddr) -> io::Result<Response> {
+    pub(crate) fn ask(&self, address: SocketAddr) -> io::Result<Response> {
         let began = Instant::now();
         let mut stream = TcpStream::connect_timeout(&address, self.silence)?;
         stream.set_write_timeout(Some(self.silence))?;
@@ -47,8 +49,11 @@ impl Get<'_> {
         let mut chunk = vec![0; 64 * 1024];
         loop {
             let left = self.total.saturating_sub(began.elapsed());
-            if left.is_zero() || response.len() > self.most_bytes {
+            if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
+            }
+            if response.len() > self.most_bytes {
+                return Err(io::ErrorKind::FileTooLarge.into());
             }
             stream.set_read_timeout(Some(left.min(self.silence)))?;
             match stream.read(&mut chunk)? {
@@ -61,6 +66,14 @@ impl Get<'_> {
 }
 
 impl Response {
+    /// A header's value; `name` in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
     fn read(response: &[u8]) -> Option<Self> {
         let response = String::from_utf8_lossy(response);
         let (head, body) = response.split_once("\r\n\r\n")?;
@@ -70,6 +83,7 @@ impl Response {
         Some(Self {
             status: first_bytes(rest, 3).parse().ok()?,
             status_line: status_line.to_owned(),
+            head: head.to_owned(),
             body: body.to_owned(),
         })
     }
@@ -86,6 +100,10 @@ mod tests {
         assert_eq!(response.status, 503);
         assert_eq!(response.status_line, "HTTP/1.0 503 Not Ready");
         assert_eq!(response.body, "why\r\n\r\nnot");
+        assert_eq!(
+            (response.header("a"), response.header("b")),
+            (Some("b"), None)
+        );
         for foreign in [
             &b"HTTP/1.0 200 OK\r\n"[..],
             b"SSH-2.0-OpenSSH\r\n\r\n",
