@@ -29,7 +29,8 @@ step ./kafka-libs.sh 4.3.0 streams
 step ./kafka-libs.sh 4.3.0 connect
 step ./kafka-libs.sh 4.4.0 tools
 step ./kafka-libs.sh 4.3.0 spring
-for set_name in client kafka4 streams spring; do step ./java-classes.sh "$set_name"; done
+for version in 3.9.1 4.3.0 4.4.0; do step ./java-classes.sh client "$version"; done
+for set_name in kafka4 streams spring connect; do step ./java-classes.sh "$set_name"; done
 step ./python-env.sh
 step ./node-env.sh
 step ./go-clients.sh

@@ -2,12 +2,12 @@
 //! the request and however large the response; and a dead address in the bootstrap list is stepped over.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 use crate::support::client::{produce_request, text};
 use crate::support::{
-    Connection, Kafka, KafkaOptions, Part, Record, Sizegate, Topic, admin, batch, batch_of_bytes,
-    ports, unique,
+    Connection, Kafka, KafkaOptions, Lent, Part, Record, Sizegate, Topic, admin, batch,
+    batch_of_bytes, ports, unique,
 };
 use bytes::Bytes;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -26,9 +26,9 @@ struct Trio {
     leaders: BTreeMap<i32, i32>,
 }
 
-fn trio() -> &'static Trio {
-    static TRIO: OnceLock<Trio> = OnceLock::new();
-    TRIO.get_or_init(|| {
+fn trio() -> Arc<Trio> {
+    static TRIO: Lent<Trio> = Lent::to_tests(6);
+    TRIO.get(|| {
         let kafka = Kafka::start("4.4.0", KafkaOptions::nodes(3));
         let sizegate = Sizegate::start(
             &kafka,
@@ -116,7 +116,7 @@ fn a_produce_to_the_wrong_broker_is_pointed_through_the_proxy_also_beside_a_refu
                 let endpoint = &response.node_endpoints[0];
                 assert_eq!(endpoint.node_id.0, trio.leaders[&wrong], "{case}");
                 assert_endpoint(
-                    trio,
+                    &trio,
                     &case,
                     trio.leaders[&wrong],
                     &endpoint.host,
@@ -204,7 +204,7 @@ fn a_fetch_from_the_wrong_broker_is_pointed_through_the_proxy_however_large_its_
             for endpoint in &response.node_endpoints {
                 assert_eq!(endpoint.node_id.0, trio.leaders[&wrong], "{case}");
                 assert_endpoint(
-                    trio,
+                    &trio,
                     &case,
                     trio.leaders[&wrong],
                     &endpoint.host,

@@ -1,10 +1,10 @@
 //! `explain` beside real clients: what it foretells of a record, size by size at every gate and every row of its tables, is
 //! what the client then meets. Half of the cases lie at a limit, or one byte off it.
 
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Kafka, KafkaOptions, Program, Sizegate, command, http, unique};
+use crate::support::{Kafka, KafkaOptions, Lent, Program, Sizegate, command, http, unique};
 use serde_json::{Value, json};
 
 const MIB: usize = 1 << 20;
@@ -141,9 +141,9 @@ impl Ground {
     }
 }
 
-fn ground() -> &'static Ground {
-    static GROUND: OnceLock<Ground> = OnceLock::new();
-    GROUND.get_or_init(|| {
+fn ground() -> Arc<Ground> {
+    static GROUND: Lent<Ground> = Lent::to_tests(4);
+    GROUND.get(|| {
         let options = KafkaOptions::default().property("socket.request.max.bytes", &SOCKET.to_string());
         let kafka = Kafka::start("4.4.0", options);
         let stem = unique("cases");
@@ -428,7 +428,7 @@ fn agree(sizegate: &Sizegate, cases: &[Case]) {
 #[test]
 fn a_java_producer_meets_what_explain_foretells_at_every_gate_and_row() {
     let ground = ground();
-    let cases = cases(ground);
+    let cases = cases(&ground);
     assert!(cases.len() >= 60, "{}", cases.len());
     agree(&ground.sizegate, &cases);
 }

@@ -268,11 +268,11 @@ impl Batch {
     }
 
     fn encoded_records(&self) -> Vec<u8> {
-        self.records
-            .iter()
-            .enumerate()
-            .flat_map(|(i, record)| record.encode(i as i32))
-            .collect()
+        let mut records = Vec::new();
+        for (i, record) in self.records.iter().enumerate() {
+            records.extend_from_slice(&record.encode(i as i32));
+        }
+        records
     }
 }
 

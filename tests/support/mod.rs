@@ -26,6 +26,7 @@ pub mod scripted;
 pub mod sizegate;
 pub mod stores;
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub use batch::{Record, batch, batch_of_bytes};
@@ -50,6 +51,36 @@ pub fn eventually<T>(limit: Duration, what: &str, mut probe: impl FnMut() -> Opt
         }
         assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What tests share and what costs while it lives: it ends with the last of those that need it.
+pub struct Lent<T> {
+    state: Mutex<(usize, Option<Arc<T>>)>,
+}
+
+impl<T> Lent<T> {
+    /// For so many tests, each of which asks once. One more than that starts it again for itself.
+    pub const fn to_tests(count: usize) -> Self {
+        Self {
+            state: Mutex::new((count, None)),
+        }
+    }
+
+    /// It, started by whoever asks first.
+    pub fn get(&self, start: impl FnOnce() -> T) -> Arc<T> {
+        // A test that failed to start it must not fail the rest by poison.
+        let mut state = self
+            .state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (left, shared) = &mut *state;
+        let found = shared.take().unwrap_or_else(|| Arc::new(start()));
+        *left = left.saturating_sub(1);
+        if *left > 0 {
+            *shared = Some(found.clone());
+        }
+        found
     }
 }
 

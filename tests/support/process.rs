@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 const SUPERVISOR: &str = r#"
@@ -34,11 +35,34 @@ pub struct Supervised {
     name: String,
 }
 
-/// A new folder under the system's temporary one.
+/// A new folder, gone when this process is.
 pub fn new_dir(stem: &str) -> PathBuf {
-    let dir = std::env::temp_dir().join(super::unique(&format!("sizegate-{stem}")));
+    static ROOT: LazyLock<(PathBuf, Child)> = LazyLock::new(removed_with_this_process);
+    let dir = ROOT.0.join(super::unique(stem));
     fs::create_dir_all(&dir).unwrap();
     dir
+}
+
+/// A folder under the system's temporary one, and the shell that removes it when the pipe from this process closes. What
+/// is killed at the same time may still write: it tries for some seconds.
+fn removed_with_this_process() -> (PathBuf, Child) {
+    const REMOVER: &str = r#"
+read -r word
+tries=0
+until rm -rf "$1" 2>/dev/null || [ $tries -ge 50 ]; do tries=$((tries + 1)); sleep 0.1; done
+"#;
+    let root = std::env::temp_dir().join(super::unique("sizegate-tests"));
+    fs::create_dir_all(&root).unwrap();
+    let remover = Command::new("sh")
+        .args(["-c", REMOVER, "remover"])
+        .arg(&root)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .expect("sh starts");
+    (root, remover)
 }
 
 impl Supervised {

@@ -90,9 +90,19 @@ impl Program {
     }
 
     fn java_class(class: &str, version: &str, set: &str, jars: &str) -> Self {
-        let jars = script("kafka-libs.sh", &[version, jars]);
-        let classes = script("java-classes.sh", &[set]);
         let mut program = Self::jvm(&format!("{class} {version}"));
+        let archived = set == "client" && jars == "client";
+        let jars = script("kafka-libs.sh", &[version, jars]);
+        let classes = if archived {
+            let jar = script("java-classes.sh", &[set, version]);
+            program.command.arg(format!(
+                "-XX:SharedArchiveFile={}.{version}.jsa",
+                jar.display()
+            ));
+            jar
+        } else {
+            script("java-classes.sh", &[set])
+        };
         program
             .command
             .arg("-cp")
@@ -126,7 +136,8 @@ impl Program {
         program.command.args([
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseSerialGC",
-            "-Xshare:auto",
+            "-Xlog:disable",
+            "-Xlog:all=error:stderr",
             "-Xmx512m",
         ]);
         program.command.args([
