@@ -663,7 +663,21 @@ async fn peers_that_are_silent_wrong_or_endless_are_named_and_the_rest_is_shown(
     );
     assert!(groups.iter().all(|group| group["topic"].is_string()));
     assert_eq!(groups.len(), 1);
-    drop(silent);
+
+    // One that did not answer is not waited for with every question.
+    let body = server.json("/api/v1/clients?peers=1").await;
+    let replicas = body["replicas"].as_array().unwrap();
+    let again = replicas
+        .iter()
+        .find(|replica| replica["address"] == silent_at.to_string().as_str());
+    assert_eq!(again.unwrap()["error"], "no answer within 3 s");
+    let silent = silent.into_std().unwrap();
+    silent.set_nonblocking(true).unwrap();
+    assert!(silent.accept().is_ok(), "asked once");
+    assert_eq!(
+        silent.accept().unwrap_err().kind(),
+        io::ErrorKind::WouldBlock
+    );
 }
 
 #[tokio::test]

@@ -29,7 +29,9 @@ export function troubles({ claims }) {
   const more = () => [" ", link("claims", {}, "Claim check")];
   if (claims.held.length) {
     const [longest] = claims.held;
-    found.push(["over", el("strong", {}, `${count(claims.held.length, "partition")} ${claims.held.length === 1 ? "waits" : "wait"} for a value that cannot be read now. `),
+    // Consumers may wait at several offsets of one.
+    const partitions = new Set(claims.held.map((held) => `${held.topic} ${held.partition}`)).size;
+    found.push(["over", el("strong", {}, `${count(partitions, "partition")} ${partitions === 1 ? "waits" : "wait"} for a value that cannot be read now. `),
       `The longest is ${longest.topic}-${longest.partition}, at offset ${number(longest.offset)} for ${lasting(longest.seconds)}.`, more()]);
   }
   for (const { operation, failing: why, failing_seconds: since, failed_age_seconds: last } of failing(claims)) {
