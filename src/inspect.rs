@@ -215,6 +215,26 @@ pub fn inspect(
     inspect_more(header, batch, limits, effort, scratch)
 }
 
+/// What [`inspect`] would find, where the header alone decides it: whatever the records are, no limit is exceeded.
+pub fn within_by_header(
+    header: &BatchHeader,
+    limits: &DeepLimits,
+    effort: Effort,
+) -> Option<Inspection> {
+    let wire_bytes = header.wire_bytes();
+    let within = Inspection::new(Judgement::Within, Proof::Header);
+    let size = Size::Exact(wire_bytes);
+    if header.codec() != Some(Codec::None) {
+        return limits.is_none().then_some(within);
+    }
+    let ceilings =
+        Ceilings::new(limits, wire_bytes, effort.near_share()).for_records(header.records_count);
+    ceilings.are_held_by_header(wire_bytes).then(|| Inspection {
+        near: ceilings.batch_near(size),
+        ..within.measured(size)
+    })
+}
+
 /// Keeps the violations of what was inspected before.
 fn inspect_more(
     header: &BatchHeader,
@@ -298,8 +318,7 @@ fn look_at_plain(
         ..Inspection::new(finding, Proof::Header).measured(size)
     };
     // A batch that is over is walked all the same, to say whether one of its records is to blame.
-    let is_far = ceilings.are_far(uncompressed, true);
-    if is_decided && is_far && over.is_none() && !effort.measures() {
+    if ceilings.are_held_by_header(uncompressed) && !effort.measures() {
         return decided;
     }
     let Ok(count @ 1..) = u32::try_from(header.records_count) else {

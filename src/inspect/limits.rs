@@ -171,6 +171,14 @@ impl Ceilings {
             && records_bytes.saturating_add(of_each) <= self.far_record
     }
 
+    /// Of an uncompressed batch its size alone decides: it is within every limit, and near none that its records must be
+    /// walked for.
+    pub(super) fn are_held_by_header(&self, uncompressed: u64) -> bool {
+        self.batch_over(Size::Exact(uncompressed)).is_none()
+            && self.hold(uncompressed)
+            && self.are_far(uncompressed, true)
+    }
+
     /// [`Self::are_far`] for an old message.
     pub(super) fn are_far_from_message(&self, around: u64, wraps: u64, is_exact: bool) -> bool {
         (is_exact || around.saturating_add(wraps) <= self.far_uncompressed)

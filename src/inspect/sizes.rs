@@ -122,11 +122,17 @@ impl SizesTally {
     /// One more.
     #[inline]
     pub fn add(&mut self, bytes: u64) {
+        self.add_times(bytes, 1);
+    }
+
+    /// One more that stands for so many, itself included.
+    #[inline]
+    pub fn add_times(&mut self, bytes: u64, times: u32) {
         if let Some(under) = self.under.get_mut(place(bytes)) {
-            *under = under.saturating_add(1);
+            *under = under.saturating_add(times);
         }
-        self.count = self.count.saturating_add(1);
-        self.sum = self.sum.saturating_add(bytes);
+        self.count = self.count.saturating_add(times);
+        self.sum = self.sum.saturating_add(bytes.saturating_mul(times.into()));
         self.last = bytes;
         self.largest = self.largest.max(bytes);
     }

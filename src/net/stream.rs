@@ -9,6 +9,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::{client, server};
 
 use super::own::Upstream;
+#[cfg(target_os = "linux")]
+use super::pipe;
 use super::read_ahead::ReadAhead;
 
 /// One connection, plain or TLS.
@@ -37,12 +39,29 @@ impl Stream {
         }
     }
 
+    /// The socket, where what passes it is what is read and written here.
+    pub const fn plain(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Plain(tcp, _) => Some(tcp),
+            Self::Tls(..) | Self::TlsServer(_) => None,
+        }
+    }
+
     /// Whether a read may find something; `Pending` sees to it that the task is woken. TLS has to be read to know.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(tcp, _) => tcp.poll_read_ready(cx),
             Self::Tls(..) | Self::TlsServer(_) => Poll::Ready(Ok(())),
         }
+    }
+
+    /// As [`AsyncWrite::poll_write`]; more follows at once, and the system may let both leave together.
+    pub fn poll_write_more(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        #[cfg(target_os = "linux")]
+        if let Self::Plain(tcp, _) = self {
+            return pipe::poll_send_more(tcp, cx, buf);
+        }
+        Pin::new(self).poll_write(cx, buf)
     }
 
     /// The name a client asked for in its TLS hello (SNI); `None` on other streams and without one.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::returns::{At, Partition, Positions, Returns};
+use super::session::RUN_BYTES;
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::count::{Count as _, total};
@@ -23,6 +24,10 @@ use crate::wire::fetch::{
 };
 use crate::wire::produce::TopicKey;
 use crate::wire::{Malformed, Walker};
+
+/// Of the responses of one session with a run of records ([`Fetches::opaque_bytes`]) one in so many is looked at to its
+/// end: that costs a copy, some three times what passing costs.
+const LOOKED_AT: u32 = 16;
 
 /// Partitions remembered of one session; of more, only the sizes served are counted.
 const REMEMBERED: usize = 1_000;
@@ -45,7 +50,40 @@ pub(super) struct Fetches {
     in_flight: usize,
     response: ResponseReader,
     serving: Serving,
+    looks: Looks,
     returns: Returns,
+}
+
+/// Which responses with runs are looked at to their ends: the first of a session, and one in [`LOOKED_AT`]. Each
+/// stands for those before it that were not.
+#[derive(Debug, Default)]
+struct Looks {
+    /// Responses since the last one that was looked at; `None` before the first.
+    missed: Option<u32>,
+    /// How many responses the one in hand stands for; 0: it is not looked at. `None`: it has had no run yet.
+    weight: Option<u32>,
+    /// The same for the partition in hand; 1 where it has no run, or one batch alone.
+    of_partition: u32,
+    /// Bytes of its records.
+    records_bytes: u64,
+}
+
+impl Looks {
+    /// The first batch of a partition is known: whether those behind it are looked at.
+    fn first(&mut self, wire_bytes: u64) -> bool {
+        self.of_partition = 1;
+        if self.records_bytes >= RUN_BYTES as u64 && wire_bytes < self.records_bytes {
+            let missed = &mut self.missed;
+            self.of_partition = *self.weight.get_or_insert_with(|| match missed {
+                Some(count) if count.saturating_add(1) < LOOKED_AT => {
+                    count.increment();
+                    0
+                }
+                _ => missed.replace(0).map_or(1, |count| count.saturating_add(1)),
+            });
+        }
+        self.of_partition > 0
+    }
 }
 
 /// A request that is being read.
@@ -54,6 +92,14 @@ enum Reading {
     Fetch(RequestReader),
     /// It tells how the consumer came to an offset.
     Position(ConsumerRequest),
+}
+
+/// The next bytes of a response.
+pub(super) enum Next<'a> {
+    /// They are here, to be looked at.
+    Here(&'a [u8]),
+    /// So many passed without coming here, at most [`Fetches::opaque_bytes`].
+    Passed(usize),
 }
 
 /// The topic that is being served.
@@ -141,6 +187,11 @@ impl Fetches {
         }
     }
 
+    /// A request is being read.
+    pub(super) const fn reads_request(&self) -> bool {
+        self.request.is_some()
+    }
+
     /// About the memory for what was asked.
     pub(super) fn remembered_bytes(&self) -> usize {
         let asked = &self.asked;
@@ -156,30 +207,41 @@ impl Fetches {
         self.request = None;
     }
 
-    /// A response begins.
-    pub(super) fn begin_response(&mut self) {
+    /// A response begins. `may_pass`: what nobody looks at need not come here.
+    pub(super) fn begin_response(&mut self, may_pass: bool) {
         self.response = ResponseReader::default();
+        self.looks.weight = (!may_pass).then_some(1);
         self.serving.turn(None);
+    }
+
+    /// So many of the next bytes of the response that is walked are records that nobody looks at.
+    pub(super) fn opaque_bytes(&self, walker: &Walker) -> u64 {
+        self.response.opaque_bytes(walker)
     }
 
     /// Walks the next bytes of a response.
     pub(super) fn read_response(
         &mut self,
         walker: &mut Walker,
-        chunk: &[u8],
+        next: Next<'_>,
         topics: &mut TopicCache,
         (shared, client, now): (&Shared, &ClientInfo, Instant),
     ) -> Result<usize, Malformed> {
         let serves = &mut Serves {
             asked: (self.in_flight == 1).then_some(&mut self.asked),
             serving: &mut self.serving,
+            looks: &mut self.looks,
             returns: &mut self.returns,
             topics,
             shared,
             client,
             now,
         };
-        walker.advance(chunk, &mut self.response.seen_by(serves))
+        let visitor = &mut self.response.seen_by(serves);
+        match next {
+            Next::Here(chunk) => walker.advance(chunk, visitor),
+            Next::Passed(bytes) => walker.pass(bytes as u64, visitor).map(|()| bytes),
+        }
     }
 
     /// The answer to a request that was read is over.
@@ -287,6 +349,7 @@ struct Serves<'a> {
     /// What it answers; `None` where that is not sure.
     asked: Option<&'a mut Remembered>,
     serving: &'a mut Serving,
+    looks: &'a mut Looks,
     returns: &'a mut Returns,
     topics: &'a mut TopicCache,
     shared: &'a Shared,
@@ -294,24 +357,15 @@ struct Serves<'a> {
     now: Instant,
 }
 
-impl ResponseVisitor for Serves<'_> {
-    fn topic(&mut self, topic: TopicKey<'_>) {
-        self.serving
-            .turn(Some(match self.topics.resolve(self.shared, topic) {
-                Resolved::Topic(handle) => Ok(handle),
-                Resolved::UnknownId(_) | Resolved::Impossible => {
-                    Err(self.shared.metrics.topic(OTHER))
-                }
-            }));
-    }
-
-    fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) {
+impl Serves<'_> {
+    /// What the first batch of a partition is to its consumer. `true`: a large one behind it would be of interest.
+    fn look_at_first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) -> bool {
         let (Some(asked), Some(Ok(handle))) = (&mut self.asked, &self.serving.topic) else {
-            return;
+            return false;
         };
         let whole_bytes = u64::try_from(asked.max_bytes).unwrap_or(0);
         let Some(asking) = asked.find(topic, partition) else {
-            return;
+            return false;
         };
         let partition_bytes = u64::try_from(asking.max_bytes).unwrap_or(0);
         let setting = [
@@ -342,10 +396,35 @@ impl ResponseVisitor for Serves<'_> {
             self.shared
                 .report_stuck(handle, at, (wire_bytes, None), served, self.client);
         }
+        asking.returns.awaits_large()
+    }
+}
+
+impl ResponseVisitor for Serves<'_> {
+    fn topic(&mut self, topic: TopicKey<'_>) {
+        self.serving
+            .turn(Some(match self.topics.resolve(self.shared, topic) {
+                Resolved::Topic(handle) => Ok(handle),
+                Resolved::UnknownId(_) | Resolved::Impossible => {
+                    Err(self.shared.metrics.topic(OTHER))
+                }
+            }));
+    }
+
+    fn records(&mut self, bytes: u64) {
+        self.looks.records_bytes = bytes;
+    }
+
+    fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) -> bool {
+        // Where a consumer has just come, a large batch behind may be where it stops.
+        self.looks.first(wire_bytes) | self.look_at_first(topic, partition, wire_bytes)
     }
 
     fn batch(&mut self, wire_bytes: u64) {
-        self.serving.sizes.add(wire_bytes);
+        if self.looks.of_partition > 0 {
+            let sizes = &mut self.serving.sizes;
+            sizes.add_times(wire_bytes, self.looks.of_partition);
+        }
     }
 
     fn behind(

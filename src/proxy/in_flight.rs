@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 use super::claim_fetches::FetchAsked;
-use super::verdict::{Refused, Sent};
+use super::verdict::{Refused, SentBatches};
 use crate::count::{Count as _, total};
 use crate::wire::config_response::RefusedResource;
 use crate::wire::sasl::Mechanism;
@@ -73,7 +72,7 @@ pub(super) struct Claim {
 #[derive(Debug, Default)]
 pub(super) struct Produced {
     /// What was forwarded, to explain a refusal by the broker.
-    pub sent: SmallVec<[Sent; 1]>,
+    pub sent: SentBatches,
     /// What was not.
     pub refused: Vec<Refused>,
 }
@@ -82,8 +81,7 @@ impl Produced {
     /// About the memory it takes.
     fn remembered_bytes(&self) -> usize {
         let refused = self.refused.iter().map(Refused::remembered_bytes);
-        let sent = self.sent.iter().map(Sent::remembered_bytes);
-        total([sent.sum(), refused.sum()])
+        total([self.sent.remembered_bytes(), refused.sum()])
     }
 }
 

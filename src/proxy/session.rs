@@ -11,6 +11,7 @@ mod metadata_tap;
 mod offload;
 mod requests;
 mod responses;
+mod runs;
 mod sasl;
 
 use std::future::Future;
@@ -30,6 +31,7 @@ pub(super) use self::gather::confirm;
 pub(super) use self::offload::{plan_one, rebuilt};
 use self::requests::Requests;
 use self::responses::Responses;
+pub(super) use self::runs::RUN_BYTES;
 use self::sasl::Exchange;
 use super::advertised::Route;
 use super::budget::Account;

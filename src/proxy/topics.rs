@@ -101,8 +101,12 @@ impl TopicHandle {
     /// The topic's own limit counts, and nobody has looked the topic up yet, or its limits are not known as this
     /// session's broker applies them. The latter is said once: we may not be allowed to know.
     pub(super) fn wants_looking_up(&self) -> bool {
-        let is_unasked = || !self.was_asked.load(Relaxed) && !self.was_asked.swap(true, Relaxed);
-        self.policy.inherits && (self.known.is_none() || is_unasked())
+        self.may_want_looking_up() && (self.known.is_none() || !self.was_asked.swap(true, Relaxed))
+    }
+
+    /// The same, and nothing is said by it.
+    pub(super) fn may_want_looking_up(&self) -> bool {
+        self.policy.inherits && (self.known.is_none() || !self.was_asked.load(Relaxed))
     }
 
     /// What is resolved lives as long as what it was resolved from: the topic (deleted, created again under its name,

@@ -9,6 +9,7 @@ mod codec;
 mod commit;
 mod confirm;
 mod evaluate;
+mod foresee;
 mod frame;
 mod gathered;
 mod measure;
@@ -16,32 +17,31 @@ mod offload;
 mod outcome;
 mod repeated;
 mod sampling;
+mod sent;
 mod trial;
 
-use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use uuid::Uuid;
 
 pub(super) use self::confirm::ToConfirm;
 use self::evaluate::Evaluation;
 pub(super) use self::evaluate::{Inspected, LongDecode, inspect_long};
+pub(super) use self::foresee::{Foresight, Passing};
 pub(super) use self::gathered::{Confirmed, Gathered, Question, Step, Work};
 pub(super) use self::offload::{Offload, Ready, Stage, ToOffload};
 use self::outcome::{Evaluated, Measured, Outcome};
 use self::repeated::Repeated;
+pub(super) use self::sent::{Sent, SentBatches};
 pub use self::trial::{Fate, Trial, Tried};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::count::total;
 use crate::error_code::{UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION};
-use crate::inspect::Sizes;
-use crate::policy::{LingerWatch, LoopDetector, Policy, Size};
-use crate::vocabulary::Codec;
+use crate::policy::{LingerWatch, LoopDetector, Policy};
 use crate::wire::produce::Layout;
 use crate::wire::produce_response::{PartitionResult, TopicResult};
 use crate::wire::{Malformed, Reason};
@@ -62,40 +62,6 @@ const MOST_ASKED: usize = 1000;
 
 /// Partitions for which a session keeps room between requests.
 const KEPT_PARTITIONS: usize = 256;
-
-/// A partition that was forwarded. Its sizes are counted when this is dropped, which is when the broker has answered,
-/// unless the broker refused them: a size that nobody stored is no measure for a limit.
-#[derive(Debug)]
-pub(super) struct Sent {
-    /// Its topic.
-    pub topic: Arc<TopicHandle>,
-    /// `index`
-    pub partition: i32,
-    /// Its wire bytes.
-    pub wire_bytes: u64,
-    /// Its codec.
-    pub codec: Option<Codec>,
-    /// Its records, as declared.
-    pub records: i32,
-    /// 61 + records after decompression, where it was measured.
-    pub uncompressed: Option<Size>,
-    /// Those of its records, where they were measured.
-    sizes: Option<Box<Sizes>>,
-    /// And 61 + all of them.
-    uncompressed_bytes: Option<u64>,
-    /// The broker refused it for its size.
-    is_refused: Cell<bool>,
-}
-
-impl Sent {
-    /// About the memory it takes. Topics that exist are no more than the cluster has, and others hold them too; one
-    /// that was invented may be held by this alone.
-    pub(super) fn remembered_bytes(&self) -> usize {
-        let is_known = self.topic.known.is_some();
-        let topic = (!is_known).then(|| self.topic.remembered_bytes());
-        total([size_of::<Self>(), topic.unwrap_or_default()])
-    }
-}
 
 /// A partition that was not.
 #[derive(Debug)]
@@ -123,7 +89,7 @@ pub(super) struct Verdict {
     /// What goes on to the broker.
     pub forward: Forward,
     /// What is forwarded and was measured.
-    pub sent: SmallVec<[Sent; 1]>,
+    pub sent: SentBatches,
     /// What is refused.
     pub refused: Vec<Refused>,
 }

@@ -1,4 +1,5 @@
-//! Queues bytes for one peer, in order, with the budget they hold.
+//! Queues bytes for one peer, in order, with the budget they hold. What need not be looked at is in a pipe, and was
+//! never here.
 //!
 //! A client that reads nothing: what waits for it is bounded, because its session reads no more requests while more than
 //! `session::BACKLOG_BYTES` wait, and no more of the broker's response before they are written. After
@@ -10,19 +11,26 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use tokio::io::AsyncWrite;
+use tokio::io::AsyncWrite as _;
+use tokio::net::TcpStream;
 
 use super::budget::Lease;
 use crate::count::Count as _;
+use crate::net::{Pipe, Stream, lend_pipe};
 
 /// Pieces written with one system call.
 const VECTORED: usize = 64;
 
-/// A queue of pieces. Empty, it holds no memory but its own few words and no budget.
+/// A queue of pieces. Empty, it holds no memory but its own few words, no pipe and no budget.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
+    /// Before all pieces: a pipe is filled only where nothing is queued.
+    pipe: Option<Pipe>,
     pieces: VecDeque<Bytes>,
+    /// What is queued, in the pipe and in pieces.
     bytes: usize,
+    /// More follows at once behind what is queued.
+    is_more: bool,
     /// Bytes that left, in all.
     written: u64,
     /// Everything is written, but a TLS stream may still hold some of it.
@@ -35,7 +43,7 @@ pub(super) struct WriteQueue {
 impl WriteQueue {
     /// Nothing waits to be written.
     pub(super) fn is_empty(&self) -> bool {
-        self.pieces.is_empty() && !self.is_flushing
+        self.pieces.is_empty() && self.pipe.is_none() && !self.is_flushing
     }
 
     /// Bytes that wait to be written.
@@ -76,14 +84,64 @@ impl WriteQueue {
         }
     }
 
-    /// Writes until the queue is empty or the peer takes no more.
-    pub(super) fn poll_write<W: AsyncWrite + Unpin>(
+    /// Whether more follows at once behind what is queued: then it may leave together with that.
+    pub(super) const fn set_more(&mut self, is_more: bool) {
+        self.is_more = is_more;
+    }
+
+    /// Fills the queue with what `from` has, at most `most` bytes, without reading it: 0 is the end of the stream. `None`:
+    /// something is queued already, or there is no pipe for it.
+    pub(super) fn poll_fill(
         &mut self,
-        to: &mut W,
+        from: &TcpStream,
+        most: usize,
+        cx: &mut Context<'_>,
+    ) -> Option<Poll<io::Result<usize>>> {
+        if !self.is_empty() {
+            return None;
+        }
+        let mut pipe = lend_pipe()?;
+        let filled = pipe.poll_fill(from, most, cx);
+        if pipe.is_empty() {
+            pipe.give_back();
+        } else {
+            self.bytes.increase_by(pipe.len());
+            self.pipe = Some(pipe);
+        }
+        Some(filled)
+    }
+
+    fn poll_drain(&mut self, to: &Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (Some(pipe), Some(to)) = (&mut self.pipe, to.plain()) else {
+            return Poll::Ready(Ok(()));
+        };
+        let is_more = self.is_more || !self.pieces.is_empty();
+        while !pipe.is_empty() {
+            let written = ready!(pipe.poll_drain(to, is_more, cx))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.bytes.decrease_by(written);
+            self.written.increase_by(written as u64);
+        }
+        if let Some(pipe) = self.pipe.take() {
+            pipe.give_back();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes until the queue is empty or the peer takes no more.
+    pub(super) fn poll_write(
+        &mut self,
+        to: &mut Stream,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
+        ready!(self.poll_drain(to, cx))?;
         while !self.pieces.is_empty() {
             let written = match self.pieces.front() {
+                Some(single) if self.pieces.len() == 1 && self.is_more => {
+                    ready!(to.poll_write_more(cx, single))?
+                }
                 Some(single) if self.pieces.len() == 1 => {
                     ready!(Pin::new(&mut *to).poll_write(cx, single))?
                 }

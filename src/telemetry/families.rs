@@ -107,7 +107,7 @@ const LINGER_SECONDS: Spec = (
 );
 const FETCH_BATCH_BYTES: Spec = (
     "fetch_batch_bytes",
-    "Bytes of each record batch served to consumers, as it travels.",
+    "Bytes of each record batch served to consumers, as it travels; of large responses without TLS on a sample, whose batches stand for those that were not looked at.",
     &["topic"],
 );
 const FETCH_OVERSIZED: Spec = (

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::counters::{Counter, SizeHistogram, TimeHistogram};
 use crate::count::Count as _;
 use crate::error_code::error_name;
-use crate::inspect::LargestParts;
+use crate::inspect::{LargestParts, SizesTally};
 use crate::vocabulary::{Action, Codec, Gate, Source};
 
 /// The label of every topic (or software) beyond the bound.
@@ -186,6 +186,15 @@ impl TopicMetrics {
         codec.batches.inc();
         codec.records.inc_by(records);
         codec.wire_bytes.inc_by(wire_bytes);
+    }
+
+    /// The same for several batches of one codec at once.
+    pub fn batches(&self, codec: Codec, wire_bytes: &SizesTally, records: u64) {
+        self.wire_bytes.observe_tally(wire_bytes);
+        let codec = self.codec(codec);
+        codec.batches.inc_by(wire_bytes.count().into());
+        codec.records.inc_by(records);
+        codec.wire_bytes.inc_by(wire_bytes.sum_bytes());
     }
 
     /// The exact uncompressed size of one batch.

@@ -38,8 +38,10 @@ pub struct PartitionRequest {
 pub trait ResponseVisitor {
     /// The batches that follow are this topic's.
     fn topic(&mut self, topic: TopicKey<'_>);
-    /// The first batch of a partition in this response begins.
-    fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64);
+    /// So many bytes of records follow for a partition.
+    fn records(&mut self, _bytes: u64) {}
+    /// The first batch of a partition in this response begins. `false`: no more is to be told of them.
+    fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) -> bool;
     /// A batch is over: all of it was in the response.
     fn batch(&mut self, wire_bytes: u64);
     /// That batch came behind others of its partition, and this is where it stands in the log.
@@ -172,6 +174,11 @@ pub struct ResponseReader {
 }
 
 impl ResponseReader {
+    /// So many of the next bytes need not be looked at.
+    pub fn opaque_bytes(&self, walker: &Walker) -> u64 {
+        self.batches.opaque_bytes().min(walker.bytes_left())
+    }
+
     /// The visitor for the next bytes.
     pub fn seen_by<'a, S: ResponseVisitor>(&'a mut self, served: &'a mut S) -> impl Visitor + 'a {
         ResponseFields {
@@ -208,6 +215,12 @@ impl<S: ResponseVisitor> Visitor for ResponseFields<'_, S> {
         }
     }
 
+    fn begins(&mut self, field: &'static str, bytes: u64) {
+        if field == "records" {
+            self.served.records(bytes);
+        }
+    }
+
     fn bytes(&mut self, field: &'static str, piece: &[u8]) {
         if field == "records" {
             let ResponseReader {
@@ -216,6 +229,17 @@ impl<S: ResponseVisitor> Visitor for ResponseFields<'_, S> {
                 batches,
             } = &mut *self.response;
             batches.read(piece, (topic.key(), *partition), self.served);
+        }
+    }
+
+    fn passed(&mut self, field: &'static str, bytes: u64) {
+        if field == "records" {
+            let ResponseReader {
+                topic,
+                partition,
+                batches,
+            } = &mut *self.response;
+            batches.pass(bytes, (topic.key(), *partition), self.served);
         }
     }
 }
@@ -233,8 +257,8 @@ struct Batches {
     /// Bytes of it still to come.
     left: u64,
     is_first: bool,
-    /// What followed is no batch.
-    is_lost: bool,
+    /// What follows is not looked at: it is not asked for, or no batch.
+    is_over: bool,
 }
 
 impl Default for Batches {
@@ -247,7 +271,7 @@ impl Default for Batches {
             is_behind: false,
             left: 0,
             is_first: true,
-            is_lost: false,
+            is_over: false,
         }
     }
 }
@@ -259,19 +283,13 @@ impl Batches {
         of: (TopicKey<'_>, i32),
         served: &mut S,
     ) {
-        while !rest.is_empty() && !self.is_lost {
+        while !rest.is_empty() && !self.is_over {
             if self.left > 0 {
                 let wanted = usize::try_from(self.left)
                     .unwrap_or(usize::MAX)
                     .min(rest.len());
                 rest = rest.get(wanted..).unwrap_or_default();
-                self.left = self.left.saturating_sub(wanted as u64);
-                if self.left == 0 {
-                    served.batch(self.wire_bytes);
-                    if self.is_behind {
-                        served.behind(of, self.base_offset, self.wire_bytes);
-                    }
-                }
+                self.pass(wanted as u64, of, served);
                 continue;
             }
             let free = self.head.get_mut(self.here..).unwrap_or_default();
@@ -288,6 +306,28 @@ impl Batches {
         }
     }
 
+    /// So many of the next bytes are records, or of no interest.
+    fn opaque_bytes(&self) -> u64 {
+        match self.is_over {
+            true => u64::MAX,
+            false => self.left,
+        }
+    }
+
+    /// So many bytes passed, at most [`Self::opaque_bytes`].
+    fn pass<S: ResponseVisitor>(&mut self, bytes: u64, of: (TopicKey<'_>, i32), served: &mut S) {
+        if self.is_over {
+            return;
+        }
+        self.left = self.left.saturating_sub(bytes);
+        if self.left == 0 {
+            served.batch(self.wire_bytes);
+            if self.is_behind {
+                served.behind(of, self.base_offset, self.wire_bytes);
+            }
+        }
+    }
+
     fn begin<S: ResponseVisitor>(
         &mut self,
         (topic, partition): (TopicKey<'_>, i32),
@@ -297,7 +337,7 @@ impl Batches {
         let [o, p, q, r, s, t, u, v, a, b, c, d, _, _, _, _, magic] = self.head;
         let length = i32::from_be_bytes([a, b, c, d]);
         if length < LEAST_LENGTH || magic > 2 {
-            self.is_lost = true;
+            self.is_over = true;
             return;
         }
         self.wire_bytes =
@@ -306,7 +346,7 @@ impl Batches {
         self.base_offset = i64::from_be_bytes([o, p, q, r, s, t, u, v]);
         self.is_behind = !self.is_first;
         if std::mem::take(&mut self.is_first) {
-            served.first(topic, partition, self.wire_bytes);
+            self.is_over = !served.first(topic, partition, self.wire_bytes);
         }
     }
 }

@@ -3,10 +3,13 @@
 //!
 //! Versions 0–13. Version 13 names topics by id instead of by name (KIP-516).
 
+mod ahead;
+
 use std::ops::Range;
 
 use bytes::Bytes;
 
+pub use self::ahead::Ahead;
 use super::splice::{Piece, Pieces, chain_bytes};
 use super::{Malformed, Reader, Reason, api};
 
@@ -106,21 +109,9 @@ impl Layout {
     /// # Errors
     /// [`Malformed`] where Kafka itself would close the connection.
     pub fn read(&mut self, frame: &[u8], version: i16) -> Result<(), Malformed> {
-        self.topics.clear();
-        self.partitions.clear();
-        self.version = version;
-        self.has_many_tags = false;
         let flexible = version >= FIRST_FLEXIBLE_VERSION;
         let r = &mut Reader::new(frame);
-        r.take(api::HEAD_BYTES, "request_header")?;
-        self.client_id = api::client_id(r)?.map(|id| before(r, id.len()));
-        if flexible {
-            self.pass_tags(r, "request_header_tags")?;
-        }
-        self.is_transactional = version >= 3 && r.string(flexible, "transactional_id")?.is_some();
-        self.acks = r.int16("acks")?;
-        self.timeout_ms = r.int32("timeout_ms")?;
-        self.topics_at = r.position();
+        self.read_start(r, version)?;
         let topics = self.count(r, flexible, "topic_data")?;
         for _ in 0..topics {
             self.read_topic(r, flexible)?;
@@ -130,6 +121,25 @@ impl Layout {
             self.pass_tags(r, "produce_tags")?;
         }
         self.tags = tags_at..r.position();
+        Ok(())
+    }
+
+    /// Up to the count of topics.
+    fn read_start(&mut self, r: &mut Reader<'_>, version: i16) -> Result<(), Malformed> {
+        self.topics.clear();
+        self.partitions.clear();
+        self.version = version;
+        self.has_many_tags = false;
+        let flexible = version >= FIRST_FLEXIBLE_VERSION;
+        r.take(api::HEAD_BYTES, "request_header")?;
+        self.client_id = api::client_id(r)?.map(|id| before(r, id.len()));
+        if flexible {
+            self.pass_tags(r, "request_header_tags")?;
+        }
+        self.is_transactional = version >= 3 && r.string(flexible, "transactional_id")?.is_some();
+        self.acks = r.int16("acks")?;
+        self.timeout_ms = r.int32("timeout_ms")?;
+        self.topics_at = r.position();
         Ok(())
     }
 

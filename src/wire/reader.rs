@@ -227,7 +227,7 @@ impl<'a> Reader<'a> {
     /// Every negative length is null, as in Kafka's generated readers. A varint beyond Java's int would be, too, but is
     /// left a length that nothing can have: others read what was read here, and may allocate by it.
     #[inline]
-    fn length(&mut self, flexible: bool, field: &'static str) -> Result<Option<usize>> {
+    pub(super) fn length(&mut self, flexible: bool, field: &'static str) -> Result<Option<usize>> {
         if flexible {
             return Ok((self.unsigned_varint(field)? as usize).checked_sub(1));
         }

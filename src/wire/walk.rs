@@ -79,8 +79,12 @@ pub trait Visitor {
     fn fixed(&mut self, field: &'static str, bytes: &[u8]);
     /// A string; `None` is null.
     fn text(&mut self, field: &'static str, bytes: Option<&[u8]>);
+    /// A field of so many bytes begins.
+    fn begins(&mut self, _field: &'static str, _bytes: u64) {}
     /// A piece of a field of bytes.
     fn bytes(&mut self, _field: &'static str, _piece: &[u8]) {}
+    /// So many bytes of a field passed unseen.
+    fn passed(&mut self, _field: &'static str, _bytes: u64) {}
 }
 
 /// The longest string Kafka reads.
@@ -155,6 +159,30 @@ impl Walker {
     /// Bytes of the message not yet walked.
     pub const fn left(&self) -> u64 {
         self.left
+    }
+
+    /// Bytes still to come of the field of bytes that the walk is in; 0 where it is in none.
+    pub const fn bytes_left(&self) -> u64 {
+        match self.expect {
+            Expect::Bytes(n) => n,
+            _ => 0,
+        }
+    }
+
+    /// Walks over `bytes` of the field of bytes that the walk is in, which nobody sees. At most [`Walker::bytes_left`].
+    pub fn pass(&mut self, bytes: u64, visitor: &mut dyn Visitor) -> Result<(), Malformed> {
+        let left = self
+            .bytes_left()
+            .checked_sub(bytes)
+            .ok_or(Malformed::new(self.name, Reason::Truncated))?;
+        self.spend(bytes)?;
+        visitor.passed(self.name, bytes);
+        self.expect = match left {
+            0 => Expect::Field,
+            left => Expect::Bytes(left),
+        };
+        // What follows may need no byte: a field of a later version, the tail.
+        self.advance(&[], visitor).map(|_| ())
     }
 
     /// Walks as far as `input` goes and returns how many of its bytes were walked: all of them, unless the tail
@@ -267,6 +295,7 @@ impl Walker {
                         None | Some(0) => Expect::Field,
                         Some(n) => Expect::Bytes(n),
                     });
+                    visitor.begins(self.name, self.bytes_left());
                 }
             }
             Expect::Bytes(n) => {

@@ -454,7 +454,9 @@ fn a_client_that_half_closes_before_its_broker_is_connected_to_gets_its_response
 #[test]
 fn a_client_is_not_idle_while_it_waits_for_us() {
     let broker = Broker::sound(&topics());
-    let rules = "rules: [{name: r, topics: [wide], limits: {uncompressed_bytes: 2MB}}]";
+    // Its codec is judged too, so that what waits for memory must be whole.
+    let limits = "limits: {uncompressed_bytes: 2MB}, codecs: {allow: [none, gzip]}";
+    let rules = format!("rules: [{{name: r, topics: [wide], {limits}}}]");
     let listener = ["idle_timeout: 1s", "frame_bytes: 1MiB"];
     let memory = format!("memory: {{budget: 1MiB}}\n{rules}");
     let proxy = Inside::start(&broker, &listener, &memory);

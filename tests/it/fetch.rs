@@ -98,9 +98,10 @@ impl ResponseVisitor for Told {
         self.0.push(format!("topic {}", name_of(topic)));
     }
 
-    fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) {
+    fn first(&mut self, topic: TopicKey<'_>, partition: i32, wire_bytes: u64) -> bool {
         self.0
             .push(format!("first {}-{partition} {wire_bytes}", name_of(topic)));
+        true
     }
 
     fn batch(&mut self, wire_bytes: u64) {
@@ -428,19 +429,23 @@ fn filled(kafka: &Kafka, sizegate: &Sizegate, stem: &str, sizes: &[usize]) -> To
 fn what_is_served_is_counted_by_size_in_every_version_and_passes_unchanged() {
     for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
         let sizegate = Sizegate::start(kafka, "");
-        let topic = filled(kafka, &sizegate, "served", &[1_000, LARGE, 70]);
+        // All of the second in the first response alone: what follows is a sample (`passing.rs`).
+        let topic = filled(kafka, &sizegate, "served", &[1_000, 20_000, 70]);
+        let large = filled(kafka, &sizegate, "large", &[1_000, LARGE, 70]);
         let mut direct = Connection::open(kafka.bootstrap().as_str());
         let mut connection = Connection::open(sizegate.bootstrap());
         let mut times = 0.0;
         for version in VERSIONS {
-            let topics = [(topic.clone(), vec![ask(0, 0, ENOUGH.0)])];
-            let request = asks(&topics, ENOUGH.1);
-            let (ours, theirs) = (
-                connection.ask(&request, version),
-                direct.ask(&request, version),
-            );
-            assert_eq!(ours, theirs, "v{version}");
-            assert_eq!(served(&ours), 1_000 + LARGE + 70);
+            for (topic, bytes) in [(&topic, 21_070), (&large, 1_070 + LARGE)] {
+                let topics = [(topic.clone(), vec![ask(0, 0, ENOUGH.0)])];
+                let request = asks(&topics, ENOUGH.1);
+                let (ours, theirs) = (
+                    connection.ask(&request, version),
+                    direct.ask(&request, version),
+                );
+                assert_eq!(ours, theirs, "v{version}");
+                assert_eq!(served(&ours), bytes);
+            }
             times += 1.0;
             assert_eq!(
                 metric(&sizegate, "fetch_batch_bytes_count", &topic),
@@ -449,12 +454,13 @@ fn what_is_served_is_counted_by_size_in_every_version_and_passes_unchanged() {
         }
         assert_eq!(
             metric(&sizegate, "fetch_batch_bytes_sum", &topic),
-            times * (1_070 + LARGE) as f64
+            times * 21_070.0
         );
-        assert!(of(&sizegate, "oversized", &topic).is_empty());
-        assert_eq!(metric(&sizegate, "fetch_oversized_total", &topic), 0.0);
+        assert_eq!(metric(&sizegate, "fetch_batch_bytes_count", &large), 3.0);
+        assert!(of(&sizegate, "oversized", &large).is_empty());
+        assert_eq!(metric(&sizegate, "fetch_oversized_total", &large), 0.0);
         // The first batch at the offset is small: whatever it is that comes again, it is not a large batch.
-        assert!(of(&sizegate, "stuck", &topic).is_empty());
+        assert!(of(&sizegate, "stuck", &large).is_empty());
     }
 }
 
@@ -817,7 +823,7 @@ fn java_consumers_that_read_again_for_other_reasons_are_not() {
             .run();
         assert_eq!(found(&sizegate, &topic), [], "{version} {protocol}");
         let served = metric(&sizegate, "fetch_batch_bytes_count", &topic);
-        assert!(served >= 60.0, "they read through the proxy: {served}");
+        assert!(served >= 30.0, "they read through the proxy: {served}");
     }
 }
 

@@ -783,10 +783,14 @@ fn responses_before_a_malformed_request_still_arrive() {
     }
 }
 
+/// A rule by which large requests must be whole to be judged: their codec is looked into.
+const HELD: &str = "rules: [{name: r, topics: [wide], codecs: {allow: [none]}}]";
+
 #[test]
 fn clients_that_stop_in_the_middle_of_large_requests_starve_nobody() {
     let broker = Broker::sound(&topics());
-    let proxy = Inside::start(&broker, &["frame_bytes: 1MiB"], "memory: {budget: 4MiB}");
+    let yaml = format!("memory: {{budget: 4MiB}}\n{HELD}");
+    let proxy = Inside::start(&broker, &["frame_bytes: 1MiB"], &yaml);
     let half = frame(
         &produce_request(None, -1, &[part(&broker, "wide", 0, 1_000_000)]),
         9,
@@ -837,7 +841,8 @@ fn clients_that_stop_in_the_middle_of_large_requests_starve_nobody() {
 #[test]
 fn clients_that_drip_large_requests_starve_nobody() {
     let broker = Broker::sound(&topics());
-    let proxy = Inside::start(&broker, &["frame_bytes: 1MiB"], "memory: {budget: 2MiB}");
+    let yaml = format!("memory: {{budget: 2MiB}}\n{HELD}");
+    let proxy = Inside::start(&broker, &["frame_bytes: 1MiB"], &yaml);
     let bytes = frame(
         &produce_request(None, -1, &[part(&broker, "wide", 0, 1_000_000)]),
         9,

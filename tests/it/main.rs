@@ -73,6 +73,7 @@ mod observe;
 mod own_addresses;
 mod own_records;
 mod page;
+mod passing;
 mod pieces;
 mod probe;
 mod readme;

@@ -96,6 +96,7 @@ pub struct Broker {
     pub cluster: Cluster,
     received: Arc<Mutex<Vec<Request>>>,
     open: Arc<AtomicUsize>,
+    arriving: Arc<Arriving>,
     peers: Arc<Mutex<Vec<SocketAddr>>>,
     /// Until this is cancelled the control plane is not answered.
     held: Arc<Mutex<CancellationToken>>,
@@ -136,7 +137,7 @@ impl Broker {
             topics,
         };
         let (received, open, stop) = (Arc::default(), Arc::default(), CancellationToken::new());
-        let peers = Arc::default();
+        let (peers, arriving) = (Arc::default(), Arc::<Arriving>::default());
         let free = CancellationToken::new();
         free.cancel();
         let held = Arc::new(Mutex::new(free));
@@ -146,6 +147,7 @@ impl Broker {
             control: Box::new(control),
             received: Arc::clone(&received),
             open: Arc::clone(&open),
+            arriving: Arc::clone(&arriving),
             peers: Arc::clone(&peers),
             held: Arc::clone(&held),
         };
@@ -167,6 +169,7 @@ impl Broker {
             cluster,
             received,
             open,
+            arriving,
             peers,
             held,
             stop,
@@ -220,6 +223,16 @@ impl Broker {
         self.peers.lock().unwrap().clone()
     }
 
+    /// Bytes here of requests that are not whole yet, without their length prefixes.
+    pub fn arriving(&self) -> usize {
+        self.arriving.bytes.load(Ordering::SeqCst)
+    }
+
+    /// Requests that were cut off.
+    pub fn cut_off(&self) -> usize {
+        self.arriving.cut_off.load(Ordering::SeqCst)
+    }
+
     /// Connections open now.
     pub fn open_connections(&self) -> usize {
         self.open.load(Ordering::SeqCst)
@@ -243,8 +256,34 @@ struct Serving {
     control: Box<Script>,
     received: Arc<Mutex<Vec<Request>>>,
     open: Arc<AtomicUsize>,
+    arriving: Arc<Arriving>,
     peers: Arc<Mutex<Vec<SocketAddr>>>,
     held: Arc<Mutex<CancellationToken>>,
+}
+
+/// Requests that are not whole yet.
+#[derive(Default)]
+struct Arriving {
+    bytes: AtomicUsize,
+    cut_off: AtomicUsize,
+}
+
+impl Arriving {
+    async fn read(&self, stream: &mut TcpStream, body: &mut [u8]) -> std::io::Result<()> {
+        let mut here = 0;
+        while here < body.len() {
+            let read = stream.read(&mut body[here..]).await.unwrap_or(0);
+            here += read;
+            self.bytes.fetch_add(read, Ordering::SeqCst);
+            if read == 0 {
+                self.bytes.fetch_sub(here, Ordering::SeqCst);
+                self.cut_off.fetch_add(1, Ordering::SeqCst);
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        self.bytes.fetch_sub(here, Ordering::SeqCst);
+        Ok(())
+    }
 }
 
 async fn serve(listener: TcpListener, serving: Arc<Serving>) {
@@ -268,7 +307,7 @@ async fn talk(mut stream: TcpStream, serving: &Serving, connection: usize) -> st
     for nth in 0.. {
         let length = stream.read_i32().await?;
         let mut body = vec![0; usize::try_from(length).map_err(std::io::Error::other)?];
-        stream.read_exact(&mut body).await?;
+        serving.arriving.read(&mut stream, &mut body).await?;
         let body = Bytes::from(body);
         let short = |at: usize| {
             body.get(at..at + 2)

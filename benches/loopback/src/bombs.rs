@@ -90,12 +90,12 @@ pub fn measure(
 }
 
 fn frame(bomb: Bomb, version: Version) -> Vec<u8> {
+    let produce = |batch| frames::produce(0, version, &[(0, batch)]);
     match bomb {
-        Bomb::Large => frames::produce(0, 0, version, &frames::batch(64 << 20, Content::Random, 1)),
-        Bomb::Zstd => frames::produce(0, 0, version, &frames::zstd_bomb(1 << 30)),
+        Bomb::Large => produce(frames::batch(64 << 20, Content::Random, 1)),
+        Bomb::Zstd => produce(frames::zstd_bomb(1 << 30)),
         Bomb::Promise => {
-            let mut head =
-                frames::produce(0, 0, version, &frames::batch(1 << 10, Content::Random, 1));
+            let mut head = produce(frames::batch(1 << 10, Content::Random, 1));
             head[..4].copy_from_slice(&((100u32 << 20) - 1).to_be_bytes());
             head
         }

@@ -5,6 +5,10 @@
 
 use std::io::Write as _;
 
+use bytes::BytesMut;
+use kafka_protocol::messages::FetchRequest;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::protocol::Encodable;
 use uuid::Uuid;
 
 /// The topic every frame is for.
@@ -14,7 +18,10 @@ pub const TOPIC: &str = "bench";
 pub const TOPIC_ID: Uuid = Uuid::from_u128(0x6265_6e63_6800_4000_8000_0000_0000_0001);
 
 /// Partitions of [`TOPIC`].
-pub const PARTITIONS: i32 = 8;
+pub const PARTITIONS: i32 = 1024;
+
+/// Partitions that requests for one of them are for in turn.
+const TURNS: usize = 8;
 
 /// How large a record's value is where the batch has room: a usual event.
 const VALUE_BYTES: usize = 1000;
@@ -23,6 +30,9 @@ const BATCH_HEADER_BYTES: usize = 61;
 
 /// `SnappyOutputStream`'s block, as the Java client sets it.
 const XERIAL_CHUNK_BYTES: usize = 32 << 10;
+
+/// Version of Fetch: topics by id, brokers' addresses in the tail.
+pub const FETCH_VERSION: i16 = 17;
 
 /// 2024-01-01; any time does.
 const TIMESTAMP_MS: i64 = 1_704_067_200_000;
@@ -124,6 +134,8 @@ pub struct Ring {
     frame_bytes: usize,
     count: usize,
     version: Version,
+    /// Fetch, not Produce: what counts is what comes back.
+    is_fetch: bool,
 }
 
 impl Ring {
@@ -134,11 +146,37 @@ impl Ring {
 
     /// As [`Ring::produce`], with these batches, which must be of one size.
     pub fn of(count: usize, version: Version, batch: impl Fn(usize) -> Vec<u8>) -> Self {
-        let mut bytes = Vec::new();
-        for n in 0..count {
-            let partition = (n as i32) % PARTITIONS;
-            bytes.extend_from_slice(&produce(n as i32, partition, version, &batch(n)));
+        Self::in_a_row(count, version, |n| {
+            let partition = (n % TURNS) as i32;
+            produce(n as i32, version, &[(partition, batch(n))])
+        })
+    }
+
+    /// `count` Produce frames, each with a batch of `batch_bytes` for every one of `partitions` partitions.
+    pub fn produce_to_many(
+        count: usize,
+        partitions: i32,
+        batch_bytes: usize,
+        version: Version,
+        content: Content,
+    ) -> Self {
+        Self::in_a_row(count, version, |n| {
+            let batches = (0..partitions).map(|at| (at, batch(batch_bytes, content, at as u64)));
+            produce(n as i32, version, &batches.collect::<Vec<_>>())
+        })
+    }
+
+    /// `count` Fetch frames, each for `records_bytes` of each of `partitions` partitions, in batches of `batch_bytes`.
+    pub fn fetch(count: usize, partitions: i32, records_bytes: usize, batch_bytes: usize) -> Self {
+        let one = |n| fetch(n as i32, partitions, records_bytes, batch_bytes);
+        Self {
+            is_fetch: true,
+            ..Self::in_a_row(count, Version::V13, one)
         }
+    }
+
+    fn in_a_row(count: usize, version: Version, frame: impl Fn(usize) -> Vec<u8>) -> Self {
+        let bytes = (0..count).flat_map(frame).collect::<Vec<u8>>();
         let frame_bytes = bytes.len() / count;
         assert_eq!(frame_bytes * count, bytes.len(), "frames differ in size");
         Self {
@@ -146,7 +184,13 @@ impl Ring {
             frame_bytes,
             count,
             version,
+            is_fetch: false,
         }
+    }
+
+    /// Its responses are what counts.
+    pub const fn is_fetch(&self) -> bool {
+        self.is_fetch
     }
 
     /// Bytes of one frame, prefix included.
@@ -180,8 +224,8 @@ pub fn api_versions() -> Vec<u8> {
     framed(&body)
 }
 
-/// Produce with one batch for one partition, acks −1.
-pub fn produce(correlation_id: i32, partition: i32, version: Version, batch: &[u8]) -> Vec<u8> {
+/// Produce with one batch for each of these partitions, acks −1.
+pub fn produce(correlation_id: i32, version: Version, batches: &[(i32, Vec<u8>)]) -> Vec<u8> {
     let mut body = header(0, version.number(), correlation_id);
     body.push(0); // transactional_id: null
     body.extend_from_slice(&(-1i16).to_be_bytes());
@@ -191,11 +235,42 @@ pub fn produce(correlation_id: i32, partition: i32, version: Version, batch: &[u
         Version::V9 => compact_string(&mut body, TOPIC),
         Version::V13 => body.extend_from_slice(TOPIC_ID.as_bytes()),
     }
-    body.push(2); // one partition
-    body.extend_from_slice(&partition.to_be_bytes());
-    unsigned_varint(&mut body, batch.len() as u64 + 1);
-    body.extend_from_slice(batch);
-    body.extend_from_slice(&[0, 0, 0]); // tags: partition, topic, request
+    unsigned_varint(&mut body, batches.len() as u64 + 1);
+    for (partition, batch) in batches {
+        body.extend_from_slice(&partition.to_be_bytes());
+        unsigned_varint(&mut body, batch.len() as u64 + 1);
+        body.extend_from_slice(batch);
+        body.push(0); // tags
+    }
+    body.extend_from_slice(&[0, 0]); // tags: topic, request
+    framed(&body)
+}
+
+/// Fetch 17, as a consumer of Kafka 4 sends it outside a fetch session. How large the sink's batches are is told in
+/// `min_bytes`.
+fn fetch(
+    correlation_id: i32,
+    partitions: i32,
+    records_bytes: usize,
+    batch_bytes: usize,
+) -> Vec<u8> {
+    let partition = |index| {
+        FetchPartition::default()
+            .with_partition(index)
+            .with_partition_max_bytes(records_bytes as i32)
+    };
+    let topic = FetchTopic::default()
+        .with_topic_id(TOPIC_ID)
+        .with_partitions((0..partitions).map(partition).collect());
+    let request = FetchRequest::default()
+        .with_min_bytes(batch_bytes as i32)
+        .with_max_bytes(i32::MAX)
+        .with_session_epoch(-1)
+        .with_topics(vec![topic]);
+    let mut body = BytesMut::from(&header(1, FETCH_VERSION, correlation_id)[..]);
+    request
+        .encode(&mut body, FETCH_VERSION)
+        .expect("a request of this version");
     framed(&body)
 }
 
@@ -425,7 +500,7 @@ mod tests {
         use kafka_protocol::protocol::Decodable;
         let batch = batch(1024, Content::Random, 1);
         for version in [Version::V9, Version::V13] {
-            let frame = produce(41, 5, version, &batch);
+            let frame = produce(41, version, &[(5, batch.clone())]);
             let mut rest = bytes::Bytes::from(frame).slice(4..);
             let header = RequestHeader::decode(&mut rest, 2).unwrap();
             assert_eq!(header.correlation_id, 41);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::frames::{self, Content, Version};
-use crate::load::{Client, check};
+use crate::load::{Client, check_produce};
 use crate::peers::{Kind, Peer, Programs};
 use crate::process;
 use crate::sink::Sink;
@@ -45,12 +45,16 @@ pub fn measure(
     let peer = Peer::start(kind, programs, sink.address())?;
     let pid = peer.pid().ok_or_else(|| io::Error::other("no process"))?;
     // The first connection makes what is made once.
-    let small = frames::produce(0, 0, version, &frames::batch(1 << 10, Content::Json, 1));
-    let large = frames::produce(0, 0, version, &frames::batch(64 << 10, Content::Json, 1));
+    let small = frames::produce(0, version, &[(0, frames::batch(1 << 10, Content::Json, 1))]);
+    let large = frames::produce(
+        0,
+        version,
+        &[(0, frames::batch(64 << 10, Content::Json, 1))],
+    );
     {
         let mut first = Client::connect(peer.address)?;
         first.hello()?;
-        check(&first.ask(&small)?, 0, version)?;
+        check_produce(&first.ask(&small)?, 0, version)?;
     }
     thread::sleep(Duration::from_millis(500));
     let (base_kib, _) = process::resident_kib(pid)?;
@@ -68,11 +72,11 @@ pub fn measure(
     let idle_kib = each(settled_kib(pid)?);
     for client in &mut clients {
         client.hello()?;
-        check(&client.ask(&small)?, 0, version)?;
+        check_produce(&client.ask(&small)?, 0, version)?;
     }
     let small_kib = each(settled_kib(pid)?);
     for client in &mut clients {
-        check(&client.ask(&large)?, 0, version)?;
+        check_produce(&client.ask(&large)?, 0, version)?;
     }
     let used_kib = each(settled_kib(pid)?);
     drop(clients);

@@ -13,15 +13,19 @@ use crate::frames::{self, Ring, TOPIC, Version};
 
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Responses are some 60 bytes each; a depth of 8 fits many times.
-const READ_BYTES: usize = 16 << 10;
+/// What is read at once: many responses to Produce, a part of one to Fetch. Smaller reads would make the load, not the
+/// proxy, the slowest.
+const READ_BYTES: usize = 256 << 10;
+
+/// What of a response is looked at.
+const HEAD_BYTES: usize = 64;
 
 /// What a run came to.
 #[derive(Debug, Default, Clone)]
 pub struct Outcome {
     /// Requests answered.
     pub requests: u64,
-    /// Bytes of frames sent, prefixes included.
+    /// Bytes of frames sent, prefixes included; with Fetch those of responses read.
     pub bytes: u64,
     /// From the start of the run to its last response.
     pub elapsed: Duration,
@@ -95,7 +99,10 @@ impl Clients {
 /// One connection.
 pub struct Client {
     stream: TcpStream,
-    inbox: Vec<u8>,
+    /// The first bytes of the response in hand.
+    head: Vec<u8>,
+    /// Bytes of it still to come behind its head.
+    left: usize,
     read: Vec<u8>,
 }
 
@@ -107,8 +114,10 @@ impl Client {
         stream.set_write_timeout(Some(SILENCE))?;
         Ok(Self {
             stream,
-            inbox: Vec::new(),
-            read: vec![0; READ_BYTES],
+            head: Vec::new(),
+            left: 0,
+            // Of two thousand idle clients none reads.
+            read: Vec::new(),
         })
     }
 
@@ -134,6 +143,7 @@ impl Client {
         deadline: Instant,
         max_requests: u64,
     ) -> io::Result<Outcome> {
+        self.read.resize(READ_BYTES, 0);
         let mut outcome = Outcome::default();
         let mut sent_at = VecDeque::with_capacity(depth);
         let (mut next, mut expected) = (0, 0);
@@ -151,11 +161,17 @@ impl Client {
                 }
                 next = (next + count) % ring.count();
                 sent += count as u64;
-                outcome.bytes += slice.len() as u64;
+                if !ring.is_fetch() {
+                    outcome.bytes += slice.len() as u64;
+                }
             } else if sent_at.is_empty() {
                 return Ok(outcome);
             }
-            for _ in 0..self.responses(ring, &mut expected)? {
+            let (count, bytes) = self.responses(ring, &mut expected)?;
+            if ring.is_fetch() {
+                outcome.bytes += bytes as u64;
+            }
+            for _ in 0..count {
                 let sent_at = sent_at
                     .pop_front()
                     .ok_or_else(|| bad("a response to nothing"))?;
@@ -167,40 +183,86 @@ impl Client {
         }
     }
 
-    /// Reads once; checks the responses that are whole, and counts them.
-    fn responses(&mut self, ring: &Ring, expected: &mut usize) -> io::Result<usize> {
+    /// Reads once; checks the responses that end in it, and counts them and the bytes read.
+    fn responses(&mut self, ring: &Ring, expected: &mut usize) -> io::Result<(usize, usize)> {
         let read = self.stream.read(&mut self.read)?;
         if read == 0 {
             return Err(bad("the connection was closed"));
         }
-        self.inbox.extend_from_slice(&self.read[..read]);
-        let (mut position, mut count) = (0, 0);
-        while let Some(prefix) = self.inbox[position..].first_chunk::<4>() {
-            let end = position + 4 + u32::from_be_bytes(*prefix) as usize;
-            let Some(response) = self.inbox.get(position + 4..end) else {
-                break;
-            };
-            check(response, *expected as i32, ring.version())?;
-            *expected = (*expected + 1) % ring.count();
-            position = end;
-            count += 1;
+        let (mut rest, mut count) = (&self.read[..read], 0);
+        loop {
+            let passed = self.left.min(rest.len());
+            self.left -= passed;
+            rest = &rest[passed..];
+            let wanted = wanted(&self.head);
+            if self.head.len() < wanted {
+                let taken = (wanted - self.head.len()).min(rest.len());
+                self.head.extend_from_slice(&rest[..taken]);
+                rest = &rest[taken..];
+                self.left = match self.head.len() == HEAD_BYTES {
+                    true => (4 + length(&self.head)).saturating_sub(HEAD_BYTES),
+                    false => 0,
+                };
+            }
+            let is_over = self.left == 0 && !self.head.is_empty();
+            if is_over && self.head.len() == self::wanted(&self.head) {
+                check(&self.head[4..], *expected as i32, ring)?;
+                *expected = (*expected + 1) % ring.count();
+                self.head.clear();
+                count += 1;
+            } else if rest.is_empty() {
+                return Ok((count, read));
+            }
         }
-        self.inbox.drain(..position);
-        Ok(count)
     }
 }
 
-/// The answer to this request, for its one partition, without error.
-pub fn check(response: &[u8], correlation_id: i32, version: Version) -> io::Result<()> {
+/// So many bytes of a response belong to its head, as far as that is known by now.
+fn wanted(head: &[u8]) -> usize {
+    match head.len() {
+        ..4 => 4,
+        _ => (4 + length(head)).min(HEAD_BYTES),
+    }
+}
+
+/// What the prefix says.
+fn length(head: &[u8]) -> usize {
+    head.first_chunk()
+        .map_or(0, |prefix| u32::from_be_bytes(*prefix) as usize)
+}
+
+/// The answer to this request, whose first partition is without error.
+pub fn check(response: &[u8], correlation_id: i32, ring: &Ring) -> io::Result<()> {
+    check_produce_or_fetch(response, correlation_id, ring.version(), ring.is_fetch())
+}
+
+/// As [`check`], of a Produce of one partition.
+pub fn check_produce(response: &[u8], correlation_id: i32, version: Version) -> io::Result<()> {
+    check_produce_or_fetch(response, correlation_id, version, false)
+}
+
+fn check_produce_or_fetch(
+    response: &[u8],
+    correlation_id: i32,
+    version: Version,
+    is_fetch: bool,
+) -> io::Result<()> {
     if !response.starts_with(&correlation_id.to_be_bytes()) {
         return Err(bad("a response out of order"));
     }
-    // correlation id, tags, count of topics, topic, count of partitions, index
-    let topic_bytes = match version {
-        Version::V9 => 1 + TOPIC.len(),
-        Version::V13 => 16,
+    let error_at = if is_fetch {
+        // correlation id, tags, throttle time
+        4 + 1 + 4
+    } else {
+        // correlation id, tags, count of topics, topic, count of partitions, index
+        let topic_bytes = match version {
+            Version::V9 => 1 + TOPIC.len(),
+            Version::V13 => 16,
+        };
+        let count_at = 4 + 1 + 1 + topic_bytes;
+        let count_bytes = response[count_at..].iter().take_while(|b| **b >= 0x80);
+        count_at + count_bytes.count() + 1 + 4
     };
-    let error_at = 4 + 1 + 1 + topic_bytes + 1 + 4;
     match response.get(error_at..error_at + 2) {
         Some([0, 0]) => Ok(()),
         Some(code) => Err(bad(&format!(

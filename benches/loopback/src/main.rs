@@ -1,10 +1,11 @@
 //! loopback: sizegate beside HAProxy and a direct connection, on one machine, in one run.
 //!
 //! [`frames`] makes what clients send, [`load`] sends it, [`sink`] answers it; [`peers`] are what lies between.
-//! [`rounds`] measures, [`idle`] evaluates silent connections, [`report`] writes; [`count`], [`bombs`] and [`inside`]
+//! [`cases`] lists the loads, [`rounds`] measures, [`idle`] evaluates silent connections, [`report`] writes; [`count`], [`bombs`] and [`inside`]
 //! stand beside them. README.md in `benches` says how to read the figures.
 
 mod bombs;
+mod cases;
 mod count;
 mod frames;
 mod idle;
@@ -29,6 +30,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use bombs::Bomb;
+use cases::Group;
 use frames::{Content, Ring, Version};
 use load::Clients;
 use peers::{Kind, Peer, Programs};
@@ -83,6 +85,15 @@ struct RunArgs {
     /// sizegate's program; left out of the comparison if not given.
     #[arg(long)]
     sizegate: Option<PathBuf>,
+    /// Another build of sizegate that takes part, to compare with.
+    #[arg(long)]
+    before: Option<PathBuf>,
+    /// Which loads; all if not given.
+    #[arg(long, value_enum)]
+    group: Vec<Group>,
+    /// Only the cases whose names have this in them.
+    #[arg(long, default_value = "")]
+    only: String,
     /// Threads of each proxy; as many as there are CPUs if not given.
     #[arg(long)]
     threads: Option<usize>,
@@ -171,6 +182,9 @@ struct LoadArgs {
     /// Wire bytes of a batch.
     #[arg(long, default_value_t = 16384)]
     batch_bytes: usize,
+    /// Fetches so many bytes of records, in such batches, instead of producing.
+    #[arg(long)]
+    fetch_bytes: Option<usize>,
     #[arg(long, default_value_t = 5)]
     seconds: u64,
     #[arg(long, default_value_t = u64::MAX)]
@@ -211,6 +225,7 @@ fn run(args: RunArgs) -> io::Result<()> {
     let programs = Programs {
         haproxy: args.haproxy,
         sizegate: args.sizegate,
+        before: args.before,
         threads: match args.threads {
             Some(threads) => threads,
             None => thread::available_parallelism()?.get(),
@@ -245,13 +260,19 @@ fn run(args: RunArgs) -> io::Result<()> {
             process::threads(pid)?
         );
     }
-    let samples = rounds::run(&plan, &peers, &sink, |round| {
+    let groups = match args.group.is_empty() {
+        true => Group::value_variants(),
+        false => &args.group,
+    };
+    let cases = cases::cases(groups, &args.only, plan.version, plan.content);
+    let samples = rounds::run(&plan, &cases, &peers, &sink, |round| {
         eprintln!("round {} of {}", round + 1, plan.rounds);
     })?;
     drop(peers);
 
     let mut idle = Vec::new();
-    for kind in kinds.iter().filter(|kind| **kind != Kind::Direct) {
+    let is_weighed = |kind: &&Kind| !matches!(kind, Kind::Direct | Kind::Splicing);
+    for kind in kinds.iter().filter(is_weighed) {
         if args.idle_connections > 0 && programs.tls.is_none() {
             idle.push(idle::measure(
                 *kind,
@@ -262,7 +283,7 @@ fn run(args: RunArgs) -> io::Result<()> {
             )?);
         }
     }
-    let report = Report::new(environment, &kinds, samples, idle);
+    let report = Report::new(environment, &kinds, &cases, samples, idle);
     let markdown = report.markdown();
     fs::write(programs.directory.join("report.md"), &markdown)?;
     let json = serde_json::to_vec_pretty(&report)?;
@@ -286,6 +307,7 @@ fn count(args: CountArgs) -> io::Result<()> {
     let programs = Programs {
         haproxy: PathBuf::new(),
         sizegate: Some(args.sizegate),
+        before: None,
         threads: 1,
         tls: None,
         directory: args.directory,
@@ -299,7 +321,7 @@ fn count(args: CountArgs) -> io::Result<()> {
     let mut figures = count::Figures::new();
     let mut slower = Vec::new();
     println!("| batch | Produce | instructions per request |\n|---|---|---|");
-    for size in rounds::SIZES {
+    for size in cases::SIZES {
         for case in CASES {
             let name = count::name(size.0, case.0, case.1);
             let figure = baseline.as_ref().map(|figures| figures.get(&name).copied());
@@ -340,6 +362,7 @@ fn bombs(args: BombsArgs) -> io::Result<()> {
     let programs = Programs {
         haproxy: args.haproxy,
         sizegate: args.sizegate,
+        before: None,
         threads: thread::available_parallelism()?.get(),
         tls: None,
         directory: args.directory,
@@ -358,7 +381,7 @@ fn bombs(args: BombsArgs) -> io::Result<()> {
         for kind in programs
             .kinds()
             .into_iter()
-            .filter(|kind| *kind != Kind::Direct)
+            .filter(|kind| matches!(kind, Kind::Haproxy | Kind::Sizegate))
         {
             let b = bombs::measure(kind, &programs, &sink, *bomb, args.version)?;
             println!(
@@ -383,6 +406,7 @@ fn inside(args: InsideArgs) -> io::Result<()> {
     let programs = Programs {
         haproxy: PathBuf::new(),
         sizegate: Some(args.sizegate),
+        before: None,
         threads: thread::available_parallelism()?.get(),
         tls: None,
         directory: args.directory,
@@ -418,12 +442,15 @@ fn start_sink() -> io::Result<Sink> {
 
 fn load(args: &LoadArgs) -> io::Result<()> {
     let count = ((2 << 20) / args.batch_bytes).clamp(8, 64);
-    let ring = Arc::new(Ring::produce(
-        count,
-        args.batch_bytes,
-        args.frames.version,
-        args.frames.content,
-    ));
+    let ring = Arc::new(match args.fetch_bytes {
+        Some(bytes) => Ring::fetch(count, 1, bytes, args.batch_bytes),
+        None => Ring::produce(
+            count,
+            args.batch_bytes,
+            args.frames.version,
+            args.frames.content,
+        ),
+    });
     let mut clients = Clients::connect(args.address, args.connections)?;
     let time = Duration::from_secs(args.seconds);
     let outcome = clients.run(&ring, args.depth, time, args.max_requests)?;

@@ -23,6 +23,10 @@ const END_DEADLINE: Duration = Duration::from_secs(60);
 pub enum Kind {
     Direct,
     Haproxy,
+    /// HAProxy with `option splice-request` and `option splice-response`.
+    Splicing,
+    /// Another build of sizegate, to compare with.
+    Before,
     Sizegate,
 }
 
@@ -31,6 +35,8 @@ impl Kind {
         match self {
             Self::Direct => "direct",
             Self::Haproxy => "haproxy",
+            Self::Splicing => "haproxy, splicing",
+            Self::Before => "sizegate before",
             Self::Sizegate => "sizegate",
         }
     }
@@ -41,6 +47,8 @@ impl Kind {
 pub struct Programs {
     pub haproxy: PathBuf,
     pub sizegate: Option<PathBuf>,
+    /// Another build of sizegate that takes part too.
+    pub before: Option<PathBuf>,
     pub threads: usize,
     /// The proxies speak TLS to clients.
     pub tls: Option<Certificate>,
@@ -52,6 +60,9 @@ impl Programs {
     /// What can be compared.
     pub fn kinds(&self) -> Vec<Kind> {
         let mut kinds = vec![Kind::Direct, Kind::Haproxy];
+        // What is decrypted cannot be spliced.
+        kinds.extend(self.tls.is_none().then_some(Kind::Splicing));
+        kinds.extend(self.before.as_ref().map(|_| Kind::Before));
         kinds.extend(self.sizegate.as_ref().map(|_| Kind::Sizegate));
         kinds
     }
@@ -92,14 +103,23 @@ impl Peer {
                     front: None,
                 });
             }
-            Kind::Haproxy | Kind::Sizegate => free_ports(3)?,
+            Kind::Haproxy | Kind::Splicing | Kind::Before | Kind::Sizegate => free_ports(3)?,
         };
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let log = programs
-            .directory
-            .join(format!("{}-{port}.log", kind.label()));
+        let log = programs.directory.join(format!(
+            "{}-{port}.log",
+            kind.label().replace([',', ' '], "")
+        ));
         let command = match kind {
             Kind::Sizegate => sizegate(programs, address, sink, (limits, ""), "")?,
+            Kind::Before => {
+                let before = Programs {
+                    sizegate: programs.before.clone(),
+                    ..programs.clone()
+                };
+                sizegate(&before, address, sink, (limits, ""), "")?
+            }
+            Kind::Splicing => splicing(programs, address, sink)?,
             Kind::Haproxy | Kind::Direct => haproxy(programs, address, sink)?,
         };
         let mut peer = Self::spawn(kind, address, command, &log)?;
@@ -248,17 +268,29 @@ fn haproxy(programs: &Programs, address: SocketAddr, sink: SocketAddr) -> io::Re
     };
     haproxy_in_tcp_mode(
         programs,
-        "haproxy.cfg",
+        ("haproxy.cfg", "", ""),
         &format!("{address}{tls}"),
         &sink.to_string(),
     )
 }
 
-/// TCP mode, untuned but for the number of threads, with this `bind` line and this `server` line. (It wants twice
-/// `maxconn` descriptors.)
+/// Splices, whatever it takes the stream for, through pipes of a mebibyte: smaller ones cost it more.
+fn splicing(programs: &Programs, address: SocketAddr, sink: SocketAddr) -> io::Result<Command> {
+    let global = "tune.pipesize 1048576";
+    let defaults = "option splice-request\n    option splice-response";
+    haproxy_in_tcp_mode(
+        programs,
+        ("haproxy-splicing.cfg", global, defaults),
+        &address.to_string(),
+        &sink.to_string(),
+    )
+}
+
+/// TCP mode, untuned but for the number of threads and what is given for its sections `global` and `defaults`, with this
+/// `bind` line and this `server` line. (It wants twice `maxconn` descriptors.)
 pub fn haproxy_in_tcp_mode(
     programs: &Programs,
-    file: &str,
+    (file, global, defaults): (&str, &str, &str),
     bind: &str,
     server: &str,
 ) -> io::Result<Command> {
@@ -270,8 +302,10 @@ pub fn haproxy_in_tcp_mode(
             "global
     nbthread {threads}
     maxconn 4000
+    {global}
 defaults
     mode tcp
+    {defaults}
     timeout connect 5s
     timeout client 10m
     timeout server 10m

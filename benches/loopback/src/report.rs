@@ -5,11 +5,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use clap::ValueEnum as _;
 use serde::Serialize;
 
+use crate::cases::{Case, Group};
 use crate::idle::Idle;
 use crate::peers::{Kind, Programs};
-use crate::rounds::{LOADS, SIZES, Sample};
+use crate::rounds::Sample;
 
 /// Where and with what.
 #[derive(Debug, Clone, Serialize)]
@@ -21,6 +23,7 @@ pub struct Environment {
     pub load_average_at_start: String,
     pub haproxy: String,
     pub sizegate: Option<String>,
+    pub before: Option<String>,
     /// Of the tree that was built, if known.
     pub commit: Option<String>,
     pub threads_of_each_proxy: usize,
@@ -55,6 +58,10 @@ impl Environment {
             haproxy: first_line(&programs.haproxy, "-v"),
             sizegate: programs
                 .sizegate
+                .as_ref()
+                .map(|path| first_line(path, "--version")),
+            before: programs
+                .before
                 .as_ref()
                 .map(|path| first_line(path, "--version")),
             commit: std::env::var("BENCH_COMMIT").ok(),
@@ -120,7 +127,8 @@ impl Spread {
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
     pub peer: &'static str,
-    pub batch: &'static str,
+    pub group: Group,
+    pub case: String,
     pub connections: usize,
     pub depth: usize,
     pub gb_per_second: Spread,
@@ -134,11 +142,36 @@ pub struct Cell {
     /// This peer's latency less direct's, round by round.
     pub added_p50_us: Spread,
     pub added_p99_us: Spread,
-    /// This peer's over HAProxy's, round by round.
-    pub cpu_ratio: Spread,
-    pub p50_ratio: Spread,
-    pub p99_ratio: Spread,
-    pub throughput_ratio: Spread,
+    /// This peer's over HAProxy's, which copies.
+    pub beside_haproxy: Ratios,
+    /// This peer's over that of HAProxy, splicing.
+    pub beside_splicing: Ratios,
+    /// This peer's over that of the other build of sizegate.
+    pub beside_before: Ratios,
+}
+
+/// One peer's figures over another's, round by round.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Ratios {
+    pub cpu: Spread,
+    pub p50: Spread,
+    pub p99: Spread,
+    pub throughput: Spread,
+}
+
+impl Ratios {
+    fn of(own: &[&Sample], other: &[&Sample]) -> Self {
+        let each = |value: &dyn Fn(&Sample) -> f64| {
+            let rounds = own.iter().zip(other);
+            Spread::of(rounds.map(|(own, other)| value(own) / value(other)))
+        };
+        Self {
+            cpu: each(&Sample::cpu_seconds_per_gb),
+            p50: each(&|s| s.p50_us),
+            p99: each(&|s| s.p99_us),
+            throughput: each(&Sample::gb_per_second),
+        }
+    }
 }
 
 /// Everything that is written.
@@ -156,23 +189,14 @@ impl Report {
     pub fn new(
         environment: Environment,
         kinds: &[Kind],
+        cases: &[Case],
         samples: Vec<Sample>,
         idle: Vec<Idle>,
     ) -> Self {
         let mut cells = Vec::new();
-        for (connections, depth) in LOADS {
-            for (batch, _) in SIZES {
-                for kind in kinds {
-                    let of = |kind: Kind| of(&samples, kind, batch, depth);
-                    cells.push(cell(
-                        kind.label(),
-                        batch,
-                        connections,
-                        depth,
-                        &of(*kind),
-                        [&of(Kind::Direct), &of(Kind::Haproxy)],
-                    ));
-                }
+        for case in cases {
+            for &load in case.group.loads() {
+                cells.extend(kinds.iter().map(|kind| cell(*kind, case, load, &samples)));
             }
         }
         Self {
@@ -193,57 +217,28 @@ impl Report {
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
         self.write_environment(out)?;
-        writeln!(out, "\n## Depth 1, one connection: latency\n")?;
-        writeln!(
-            out,
-            "| batch | peer | p50 µs | p99 µs | added p50 µs | added p99 µs | p50 / HAProxy's | p99 / HAProxy's | CPU-s/GB | CPU / HAProxy's |"
-        )?;
-        writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
-        for cell in self.cells.iter().filter(|cell| cell.depth == 1) {
-            let is_direct = cell.peer == Kind::Direct.label();
-            let unless_direct = |text: String| if is_direct { "–".into() } else { text };
-            writeln!(
-                out,
-                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-                cell.batch,
-                cell.peer,
-                cell.p50_us.text(0),
-                cell.p99_us.text(0),
-                unless_direct(cell.added_p50_us.text(0)),
-                unless_direct(cell.added_p99_us.text(0)),
-                cell.p50_ratio.text(2),
-                cell.p99_ratio.text(2),
-                unless_direct(cell.cpu_seconds_per_gb.text(2)),
-                unless_direct(cell.cpu_ratio.text(2)),
-            )?;
-        }
-        writeln!(out, "\n## Depth 8, four connections: throughput and CPU\n")?;
-        writeln!(
-            out,
-            "| batch | peer | GB/s | k req/s | GB/s / HAProxy's | CPU-s/GB | CPU µs/request | user share | **CPU / HAProxy's** |"
-        )?;
-        writeln!(out, "|---|---|---|---|---|---|---|---|---|")?;
-        for cell in self.cells.iter().filter(|cell| cell.depth > 1) {
-            let is_direct = cell.peer == Kind::Direct.label();
-            let unless_direct = |text: String| if is_direct { "–".into() } else { text };
-            let k_requests = Spread {
-                median: cell.requests_per_second.median / 1e3,
-                low: cell.requests_per_second.low / 1e3,
-                high: cell.requests_per_second.high / 1e3,
-            };
-            writeln!(
-                out,
-                "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-                cell.batch,
-                cell.peer,
-                cell.gb_per_second.text(2),
-                k_requests.text(1),
-                cell.throughput_ratio.text(2),
-                unless_direct(cell.cpu_seconds_per_gb.text(2)),
-                unless_direct(cell.cpu_us_per_request.text(1)),
-                cell.user_share.text(2),
-                unless_direct(cell.cpu_ratio.text(2)),
-            )?;
+        for group in Group::value_variants() {
+            for &(connections, depth) in group.loads() {
+                let cells: Vec<&Cell> = self
+                    .cells
+                    .iter()
+                    .filter(|cell| cell.group == *group)
+                    .filter(|cell| (cell.connections, cell.depth) == (connections, depth))
+                    .collect();
+                if cells.is_empty() {
+                    continue;
+                }
+                let title = group.title();
+                writeln!(
+                    out,
+                    "\n## {title}: connections {connections}, depth {depth}\n"
+                )?;
+                if connections == 1 {
+                    write_latency(out, &cells)?;
+                } else {
+                    write_cpu(out, &cells)?;
+                }
+            }
         }
         self.write_idle(out)
     }
@@ -263,8 +258,11 @@ impl Report {
         )?;
         writeln!(
             out,
-            "* {}; {}{}",
+            "* {}; {}{}{}",
             e.haproxy,
+            e.before
+                .as_ref()
+                .map_or_else(String::new, |before| format!("{before} before, ")),
             e.sizegate.as_deref().unwrap_or("no sizegate"),
             e.commit
                 .as_ref()
@@ -320,31 +318,93 @@ impl Report {
     }
 }
 
-fn of<'a>(samples: &'a [Sample], kind: Kind, batch: &str, depth: usize) -> Vec<&'a Sample> {
-    let mut of: Vec<&Sample> = samples
-        .iter()
-        .filter(|s| s.peer == kind.label() && s.batch == batch && s.depth == depth)
-        .collect();
-    of.sort_by_key(|sample| sample.round);
-    of
+/// Except for what has no proxy.
+fn unless_direct(cell: &Cell, text: String) -> String {
+    match cell.peer == Kind::Direct.label() {
+        true => "–".into(),
+        false => text,
+    }
 }
 
-fn cell(
-    peer: &'static str,
-    batch: &'static str,
-    connections: usize,
-    depth: usize,
-    own: &[&Sample],
-    [direct, haproxy]: [&[&Sample]; 2],
-) -> Cell {
+fn write_latency(out: &mut String, cells: &[&Cell]) -> std::fmt::Result {
+    writeln!(
+        out,
+        "| case | peer | p50 µs | p99 µs | added p50 µs | added p99 µs | p50 / HAProxy's | p99 / HAProxy's | p50 / splicing's | p50 / before | CPU µs/request | CPU / HAProxy's |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|---|---|---|---|")?;
+    for cell in cells {
+        writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            cell.case,
+            cell.peer,
+            cell.p50_us.text(0),
+            cell.p99_us.text(0),
+            unless_direct(cell, cell.added_p50_us.text(0)),
+            unless_direct(cell, cell.added_p99_us.text(0)),
+            cell.beside_haproxy.p50.text(2),
+            cell.beside_haproxy.p99.text(2),
+            cell.beside_splicing.p50.text(2),
+            cell.beside_before.p50.text(2),
+            unless_direct(cell, cell.cpu_us_per_request.text(1)),
+            unless_direct(cell, cell.beside_haproxy.cpu.text(2)),
+        )?;
+    }
+    Ok(())
+}
+
+fn write_cpu(out: &mut String, cells: &[&Cell]) -> std::fmt::Result {
+    writeln!(
+        out,
+        "| case | peer | GB/s | k req/s | GB/s / HAProxy's | CPU-s/GB | CPU µs/request | user share | **CPU / HAProxy's** | CPU / splicing's | CPU / before |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|---|---|---|")?;
+    for cell in cells {
+        let k_requests = Spread {
+            median: cell.requests_per_second.median / 1e3,
+            low: cell.requests_per_second.low / 1e3,
+            high: cell.requests_per_second.high / 1e3,
+        };
+        writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            cell.case,
+            cell.peer,
+            cell.gb_per_second.text(2),
+            k_requests.text(1),
+            cell.beside_haproxy.throughput.text(2),
+            unless_direct(cell, cell.cpu_seconds_per_gb.text(3)),
+            unless_direct(cell, cell.cpu_us_per_request.text(1)),
+            unless_direct(cell, cell.user_share.text(2)),
+            unless_direct(cell, cell.beside_haproxy.cpu.text(2)),
+            unless_direct(cell, cell.beside_splicing.cpu.text(2)),
+            unless_direct(cell, cell.beside_before.cpu.text(2)),
+        )?;
+    }
+    Ok(())
+}
+
+fn cell(kind: Kind, case: &Case, (connections, depth): (usize, usize), all: &[Sample]) -> Cell {
+    let of = |kind: Kind| {
+        let mut of: Vec<&Sample> = all
+            .iter()
+            .filter(|s| s.peer == kind.label() && s.group == case.group && s.case == case.name)
+            .filter(|s| (s.connections, s.depth) == (connections, depth))
+            .collect();
+        of.sort_by_key(|sample| sample.round);
+        of
+    };
+    let (own, direct) = (of(kind), of(Kind::Direct));
     let each = |value: &dyn Fn(&Sample) -> f64| Spread::of(own.iter().map(|sample| value(sample)));
-    let with = |other: &[&Sample], value: &dyn Fn(&Sample, &Sample) -> f64| {
-        Spread::of(own.iter().zip(other).map(|(own, other)| value(own, other)))
+    let added = |value: &dyn Fn(&Sample) -> f64| {
+        let rounds = own.iter().zip(&direct);
+        Spread::of(rounds.map(|(own, direct)| value(own) - value(direct)))
     };
     let cpu = |s: &Sample| s.cpu_user_seconds + s.cpu_system_seconds;
     Cell {
-        peer,
-        batch,
+        peer: kind.label(),
+        group: case.group,
+        case: case.name.clone(),
         connections,
         depth,
         gb_per_second: each(&Sample::gb_per_second),
@@ -354,16 +414,11 @@ fn cell(
         cpu_seconds_per_gb: each(&Sample::cpu_seconds_per_gb),
         cpu_us_per_request: each(&|s| cpu(s) * 1e6 / s.requests as f64),
         user_share: each(&|s| s.cpu_user_seconds / cpu(s)),
-        added_p50_us: with(direct, &|own, direct| own.p50_us - direct.p50_us),
-        added_p99_us: with(direct, &|own, direct| own.p99_us - direct.p99_us),
-        cpu_ratio: with(haproxy, &|own, haproxy| {
-            own.cpu_seconds_per_gb() / haproxy.cpu_seconds_per_gb()
-        }),
-        p50_ratio: with(haproxy, &|own, haproxy| own.p50_us / haproxy.p50_us),
-        p99_ratio: with(haproxy, &|own, haproxy| own.p99_us / haproxy.p99_us),
-        throughput_ratio: with(haproxy, &|own, haproxy| {
-            own.gb_per_second() / haproxy.gb_per_second()
-        }),
+        added_p50_us: added(&|s| s.p50_us),
+        added_p99_us: added(&|s| s.p99_us),
+        beside_haproxy: Ratios::of(&own, &of(Kind::Haproxy)),
+        beside_splicing: Ratios::of(&own, &of(Kind::Splicing)),
+        beside_before: Ratios::of(&own, &of(Kind::Before)),
     }
 }
 

@@ -7,25 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::cases::{Case, Group};
 use crate::frames::{Content, Ring, Version};
 use crate::load::{Clients, Outcome};
 use crate::peers::{Kind, Peer};
 use crate::process::{self, Cpu};
 use crate::sink::Sink;
-
-/// Sizes of batches, and what they are called.
-pub const SIZES: [(&str, usize); 4] = [
-    ("1 KiB", 1 << 10),
-    ("16 KiB", 16 << 10),
-    ("64 KiB", 64 << 10),
-    ("1 MiB", 1 << 20),
-];
-
-/// (connections, depth)
-pub const LOADS: [(usize, usize); 2] = [(1, 1), (4, 8)];
-
-/// Bytes of frames shared by all connections: enough to be no single hot frame, and to stay out of memory's way.
-const RING_BYTES: usize = 2 << 20;
 
 /// How long and how often.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +28,8 @@ pub struct Plan {
 #[derive(Debug, Clone, Serialize)]
 pub struct Sample {
     pub peer: &'static str,
-    pub batch: &'static str,
+    pub group: Group,
+    pub case: String,
     pub connections: usize,
     pub depth: usize,
     pub round: usize,
@@ -74,30 +62,19 @@ impl Sample {
 /// Runs all rounds; `tell` hears of each as it ends.
 pub fn run(
     plan: &Plan,
+    cases: &[Case],
     peers: &[Peer],
     sink: &Sink,
     mut tell: impl FnMut(usize),
 ) -> io::Result<Vec<Sample>> {
-    let rings: Vec<Arc<Ring>> = SIZES
-        .iter()
-        .map(|(_, batch_bytes)| {
-            let count = (RING_BYTES / batch_bytes).clamp(8, 64);
-            Arc::new(Ring::produce(
-                count,
-                *batch_bytes,
-                plan.version,
-                plan.content,
-            ))
-        })
-        .collect();
     let mut samples = Vec::new();
     for round in 0..plan.rounds {
-        for ((batch, _), ring) in SIZES.iter().zip(&rings) {
-            for (connections, depth) in LOADS {
+        for case in cases {
+            for &(connections, depth) in case.group.loads() {
                 for turn in 0..peers.len() {
                     let peer = &peers[(turn + round) % peers.len()];
-                    let measured = measure(plan, peer, sink, ring, connections, depth)
-                        .map_err(|error| describe(&error, peer.kind, batch, depth))?;
+                    let measured = measure(plan, peer, sink, &case.ring, connections, depth)
+                        .map_err(|error| describe(&error, peer.kind, &case.name, depth))?;
                     let Measured {
                         outcome,
                         cpu,
@@ -105,7 +82,8 @@ pub fn run(
                     } = measured;
                     samples.push(Sample {
                         peer: peer.kind.label(),
-                        batch,
+                        group: case.group,
+                        case: case.name.clone(),
                         connections,
                         depth,
                         round,
@@ -178,9 +156,9 @@ fn await_sink(sink: &Sink, requests: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn describe(error: &io::Error, kind: Kind, batch: &str, depth: usize) -> io::Error {
+fn describe(error: &io::Error, kind: Kind, case: &str, depth: usize) -> io::Error {
     io::Error::other(format!(
-        "{}, {batch} at depth {depth}: {error}",
+        "{}, {case} at depth {depth}: {error}",
         kind.label()
     ))
 }

@@ -5,6 +5,7 @@
 //! for each, and the wake-ups drown what is measured (direct at 1 KiB × 8: 57 k instead of 290 k requests/s).
 
 mod control;
+mod fetch;
 mod inbound;
 mod produce;
 
@@ -107,6 +108,8 @@ struct Connection {
     stream: TcpStream,
     inbound: Inbound,
     out: Vec<u8>,
+    /// Bytes of `out` that have left.
+    sent: usize,
 }
 
 struct Worker {
@@ -159,6 +162,7 @@ impl Worker {
                 stream,
                 inbound: Inbound::new(),
                 out: Vec::new(),
+                sent: 0,
             });
         }
     }
@@ -208,16 +212,16 @@ impl Connection {
     }
 
     fn flush(&mut self) -> bool {
-        while !self.out.is_empty() {
-            match self.stream.write(&self.out) {
-                Ok(written) => {
-                    self.out.drain(..written);
-                }
+        while self.sent < self.out.len() {
+            match self.stream.write(&self.out[self.sent..]) {
+                Ok(written) => self.sent += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return false,
             }
         }
+        self.out.clear();
+        self.sent = 0;
         true
     }
 }

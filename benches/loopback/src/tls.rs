@@ -57,7 +57,7 @@ impl Certificate {
 pub fn front(programs: &Programs, address: SocketAddr, proxy: SocketAddr) -> io::Result<Command> {
     haproxy_in_tcp_mode(
         programs,
-        &format!("front-{}.cfg", proxy.port()),
+        (&format!("front-{}.cfg", proxy.port()), "", ""),
         &address.to_string(),
         &format!("{proxy} ssl verify none ssl-min-ver TLSv1.3 ciphersuites {CIPHER}"),
     )

@@ -41,6 +41,11 @@ impl Partition {
         }
     }
 
+    /// A large batch behind the first one would be of interest.
+    pub(super) const fn awaits_large(&self) -> bool {
+        self.awaits_large
+    }
+
     /// The session has ended.
     pub(super) fn leave(&mut self, shared: &Shared, now: Instant) {
         if let Some(visits) = self.visits.take() {

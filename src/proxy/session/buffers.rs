@@ -89,16 +89,16 @@ pub(super) fn poll_read<R: AsyncRead + Unpin>(
     poll_read_buf(Pin::new(from), cx, &mut buffer.limit(most))
 }
 
-/// Reads what is there, at most one read; empty at the end of the stream.
+/// Reads what is there, at most `most` bytes; empty at the end of the stream.
 pub(super) fn poll_read_chunk(
     from: &mut Stream,
     cx: &mut Context<'_>,
-    is_short: bool,
+    most: usize,
 ) -> Poll<io::Result<Bytes>> {
     // Nothing is borrowed for nothing.
     ready!(from.poll_readable(cx))?;
     let mut buffer = borrow();
-    let read = poll_read(from, cx, &mut buffer, read_bytes(is_short));
+    let read = poll_read(from, cx, &mut buffer, most);
     let chunk = buffer.split().freeze();
     give_back(buffer);
     read.map_ok(|_| chunk)

@@ -105,7 +105,15 @@ impl Session {
         {
             return close;
         }
-        match self.in_flight.unanswered_produce_bytes() {
+        let passing_bytes = || {
+            let passing_bytes = self.requests.passing_bytes();
+            passing_bytes.filter(|_| self.in_flight.is_empty())
+        };
+        match self
+            .in_flight
+            .unanswered_produce_bytes()
+            .or_else(passing_bytes)
+        {
             Some(request_bytes) if request_bytes >= LARGE_REQUEST_BYTES => Close::ByBrokerOnLarge {
                 request_bytes,
                 reason: close.label(),

@@ -1,11 +1,13 @@
 //! Brings requests from the client to the broker: reading and waiting. What arrives is cut into frames (`frames.rs`),
 //! Produce is judged (`produce.rs`) and waits where it must (`queue.rs`), the rest passes.
 //!
-//! Invariant: whatever leaves for the broker leaves in whole frames, in the order in which it came.
+//! Invariant: whatever leaves for the broker leaves in the order in which it came, and what has begun to leave is whole
+//! before anything else leaves.
 
 pub(super) mod configs;
 mod fetch;
 mod frames;
+mod passing;
 mod produce;
 mod queue;
 
@@ -17,9 +19,11 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
+use self::passing::{Foreseen, PassingFrame};
 use self::queue::Queue;
 use super::buffers::{self, BUFFER_BYTES, READ_BYTES};
 use super::offload::Original;
+use super::runs::PEEK_BYTES;
 use super::{BACKLOG_BYTES, Close, HEAD, LONGEST_GATHERING, STALL, STALL_BYTES, Session};
 use crate::count::total;
 use crate::policy::{Arrival, Policy};
@@ -38,8 +42,14 @@ pub(super) struct Requests {
     rest: BytesMut,
     /// The frame that is half here, once its bytes are admitted.
     half: Option<Half>,
+    /// Whether that frame can pass before it is whole.
+    foreseen: Foreseen,
     /// When the head began of which some bytes are here.
     head_begun: Option<Instant>,
+    /// The last frame passed in the kernel, and the next one most likely does: only its heads are read.
+    peeks: bool,
+    /// What is in `rest` was read so.
+    was_peek: bool,
     /// The size of the last frame, if that took more than one read: the next one is likely to be as large, and is
     /// read in one piece into a buffer that it need not leave.
     usual_bytes: usize,
@@ -82,6 +92,8 @@ enum Intake {
     Frame,
     /// A frame streams through: bytes to come.
     Pass(usize),
+    /// The same of a Produce whose verdict is known.
+    Passing(PassingFrame),
     /// A Produce above the limit is read and not kept; where it is only observed, it passes.
     Drain(Box<OversizedFrame>),
 }
@@ -139,7 +151,16 @@ impl Requests {
         !self.rest.is_empty()
             && matches!(self.intake, Intake::Frame)
             && self.half.is_none()
+            && self.foreseen == Foreseen::Nothing
             && !self.rest_waits()
+    }
+
+    /// The Produce that has begun to leave, and has not come to its end: its bytes.
+    pub(super) fn passing_bytes(&self) -> Option<u32> {
+        match &self.intake {
+            Intake::Passing(frame) => Some(frame.request_bytes()),
+            Intake::Frame | Intake::Pass(_) | Intake::Drain(_) => None,
+        }
     }
 
     /// A head takes longer than any client needs for it.
@@ -151,6 +172,7 @@ impl Requests {
     pub(super) fn remembered_bytes(&self) -> usize {
         match &self.intake {
             Intake::Drain(oversized) => oversized.remembered_bytes(),
+            Intake::Passing(frame) => frame.remembered_bytes(),
             Intake::Frame | Intake::Pass(_) => 0,
         }
     }
@@ -265,26 +287,32 @@ impl Session {
         if self.is_client_read {
             return Ok(Poll::Pending);
         }
+        if let Some(polled) = self.poll_run_of_request(cx)? {
+            return Ok(polled);
+        }
         let has_room = self.requests.rest.capacity() > self.requests.rest.len();
         if !has_room && self.client.poll_readable(cx).is_pending() {
             // Nothing was borrowed, and nothing is to be given back.
             self.is_client_read = true;
             return Ok(Poll::Pending);
         }
+        let peeks = self.peek_bytes();
+        self.requests.was_peek = peeks.is_some();
         let Requests {
             rest,
             half,
             usual_bytes,
+            peeks: goes_on,
             ..
         } = &mut self.requests;
         let is_short = self.shared.budget.is_short();
         let most = match half {
-            // No further than a large frame's end: what follows would need as much room again.
-            Some(half) if half.frame_bytes > READ_BYTES => {
+            // No further than a large frame's end: what follows would need as much room again, or need not be read.
+            Some(half) if half.frame_bytes > READ_BYTES || *goes_on => {
                 half.frame_bytes.saturating_sub(rest.len())
             }
             _ if is_short => buffers::read_bytes(true),
-            _ => buffers::read_bytes(false).max(*usual_bytes),
+            _ => peeks.unwrap_or_else(|| buffers::read_bytes(false).max(*usual_bytes)),
         };
         if half.is_none() && rest.capacity() == rest.len() {
             let mut buffer = if is_short {
@@ -306,7 +334,11 @@ impl Session {
                 self.end(Close::ByClient);
                 return Ok(Poll::Ready(()));
             }
-            Poll::Ready(Ok(_)) => self.last_traffic = Instant::now(),
+            Poll::Ready(Ok(read)) => {
+                self.last_traffic = Instant::now();
+                // As much as was asked for, and more may be here.
+                *goes_on &= peeks.is_none() || read < PEEK_BYTES;
+            }
         }
         self.consume()?;
         // Written at once, most of it is gone before anybody needs to account for it.
@@ -367,6 +399,8 @@ impl Session {
         self.requests.intake = Intake::default();
         self.requests.rest = BytesMut::new();
         self.requests.half = None;
+        self.requests.foreseen = Foreseen::Nothing;
+        self.to_upstream.set_more(false);
         self.requests.head_begun = None;
         self.requests.is_held_up = false;
     }

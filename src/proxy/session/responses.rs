@@ -3,6 +3,7 @@
 
 mod fetched;
 mod redeemed;
+mod runs;
 
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use self::redeemed::Redeeming;
 use super::buffers::{self, BUFFER_BYTES};
 use super::metadata_tap::MetadataTap;
 use super::requests::configs;
+use super::runs::PEEK_BYTES;
 use super::{Close, Session, Upstream};
 use crate::count::Count as _;
 use crate::proxy::in_flight::{Expected, Produced, Response};
@@ -35,6 +37,12 @@ const LONGEST_ADDRESSES: usize = 4 * 1024 * 1024;
 pub(super) struct Responses {
     intake: Intake,
     rest: Bytes,
+    /// A run is in hand: it passes to its end.
+    is_in_run: bool,
+    /// The last run is over, and most likely another follows behind a few bytes: no more is read than these.
+    peeks: bool,
+    /// What is in `rest` was read so.
+    was_peek: bool,
     /// For how long the Produce response in hand asks its client to be silent.
     throttle_ms: i32,
 }
@@ -164,12 +172,16 @@ impl Session {
                 .map_err(Close::MalformedResponse)?;
             return Ok(true);
         }
-        let Upstream::Open(upstream) = &mut self.upstream else {
-            return Ok(had_responses);
-        };
         if self.is_broker_read {
             return Ok(had_responses);
         }
+        if let Some(polled) = self.poll_run_of_response(cx)? {
+            return Ok(polled.is_ready() || had_responses);
+        }
+        let most = self.response_read_bytes();
+        let Upstream::Open(upstream) = &mut self.upstream else {
+            return Ok(had_responses);
+        };
         let read = match &mut self.responses.intake {
             Intake::Hold {
                 frame, frame_bytes, ..
@@ -177,12 +189,10 @@ impl Session {
                 let need = frame_bytes.saturating_sub(frame.len());
                 buffers::poll_read(upstream, cx, frame, need)
             }
-            _ => buffers::poll_read_chunk(upstream, cx, self.shared.budget.is_short()).map_ok(
-                |chunk| {
-                    self.responses.rest = chunk;
-                    self.responses.rest.len()
-                },
-            ),
+            _ => buffers::poll_read_chunk(upstream, cx, most).map_ok(|chunk| {
+                self.responses.rest = chunk;
+                self.responses.rest.len()
+            }),
         };
         match read {
             Poll::Pending => {
@@ -191,7 +201,12 @@ impl Session {
             }
             Poll::Ready(Err(error)) => return Err(Close::Upstream(error)),
             Poll::Ready(Ok(0)) => return Err(self.closed_by_broker()),
-            Poll::Ready(Ok(_)) => self.last_traffic = Instant::now(),
+            Poll::Ready(Ok(read)) => {
+                self.last_traffic = Instant::now();
+                self.responses.was_peek = std::mem::take(&mut self.responses.peeks);
+                // As much as was asked for: a head is longer than thought, or no run follows.
+                self.responses.peeks = self.responses.was_peek && read < PEEK_BYTES;
+            }
         }
         let consumed = if self.responses.rest.is_empty() {
             self.held_more()
@@ -199,6 +214,7 @@ impl Session {
             self.consume_responses()
         };
         consumed.map_err(Close::MalformedResponse)?;
+        self.begin_run_of_response();
         if !self.to_client.is_empty() && self.poll_write_client(cx)?.is_pending() {
             self.to_client.hold(self.shared.budget.charge(BUFFER_BYTES));
         }
@@ -269,6 +285,9 @@ impl Session {
                     let Some((frame_bytes, correlation_id)) = self.next_response_head()? else {
                         continue;
                     };
+                    if self.is_cut_by_peek(frame_bytes) {
+                        continue;
+                    }
                     let expected = self.in_flight.answered(correlation_id)?;
                     self.start_response(frame_bytes, expected)?;
                 }
@@ -303,6 +322,7 @@ impl Session {
 
     /// The response in hand is over: count it, and let answers made here follow.
     fn end_response(&mut self) {
+        self.to_client.set_more(false);
         match std::mem::take(&mut self.responses.intake) {
             Intake::Pass { expected, .. }
             | Intake::Hold { expected, .. }
@@ -361,7 +381,10 @@ impl Session {
                 }
             }
             Treatment::Watch => {
-                self.fetches.get_or_insert_default().begin_response();
+                let may_pass = self.may_responses_pass();
+                self.fetches
+                    .get_or_insert_default()
+                    .begin_response(may_pass);
                 let walker = fetched::walker(TailKind::Fetch, expected.api_version, frame_bytes);
                 self.responses.intake = Intake::Watch {
                     walker: Some(walker),
@@ -377,7 +400,10 @@ impl Session {
                 self.place_made();
             }
             Treatment::Tail(kind) => {
-                self.fetches.get_or_insert_default().begin_response();
+                let may_pass = self.may_responses_pass();
+                self.fetches
+                    .get_or_insert_default()
+                    .begin_response(may_pass);
                 let walker = fetched::walker(kind, expected.api_version, frame_bytes);
                 self.to_client
                     .push(self.responses.rest.split_to(HEAD_BYTES));
@@ -513,7 +539,7 @@ impl Session {
         }
         let mut response = ProduceResponse::read(&frame, version)?;
         self.responses.throttle_ms = response.throttle_time_ms;
-        self.explain_broker_refusals(&mut response, version, &produced.sent)?;
+        self.explain_broker_refusals(&mut response, version, produced.sent.all())?;
         response.rewrite_addresses(&self.shared.advertised)?;
         response.merge(by_topic(produced.refused));
         Ok(response.encode(version).into())

@@ -1,20 +1,20 @@
 //! The second half of judging: counting what passes, refusing what does not.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::measure::{look_inside, with_scratch};
 use super::offload::Undone;
 use super::sampling::sample;
+use super::sent::Forwarded;
 use super::{
-    Evaluated, Forward, Gathered, Judge, Measured, Outcome, Refused, Sent, Stage, Verdict,
+    Evaluated, Forward, Gathered, Judge, Measured, Outcome, Refused, SentBatches, Stage, Verdict,
 };
 use crate::batch::BatchHeader;
 use crate::claim::{Class, Failure, MARK_HEADER};
 use crate::error_code::{INVALID_RECORD, NOT_ENOUGH_REPLICAS};
 use crate::inspect::key_of;
-use crate::policy::{self, Arrival, BatchFacts, Blame, LoopDetector, ResendKey, Violation};
+use crate::policy::{self, Arrival, Blame, LoopDetector, ResendKey, Violation};
 use crate::proxy::ClientInfo;
 use crate::proxy::refusal_topic::shown;
 use crate::proxy::topics::TopicHandle;
@@ -37,7 +37,11 @@ impl Judge {
             self.over_frame(request_bytes(frame), limit_bytes);
         }
         let now = arrival.ended;
-        let mut verdict = Verdict::default();
+        let mut verdict = Verdict {
+            sent: SentBatches::with_capacity(self.evaluated.len()),
+            ..Verdict::default()
+        };
+        let mut forwarded = Forwarded::default();
         let may_linger = client.may_linger();
         if may_linger {
             self.linger.request(arrival);
@@ -71,8 +75,14 @@ impl Judge {
                 Outcome::Pass | Outcome::Invalid | Outcome::SpoilsRequest => None,
                 Outcome::Within(mut measured) => {
                     self.count(&mut measured, batch, now);
-                    self.count_near(&measured, frame);
-                    self.count_forwarded(&measured.topic, partition_entry, asked, client);
+                    self.count_near(&measured, request_bytes(frame));
+                    match &asked.offload {
+                        None => forwarded.add(&measured.topic),
+                        Some(offload) => {
+                            let stage = offload.stages.get(&partition_entry);
+                            self.count_forwarded(&measured.topic, stage, client);
+                        }
+                    }
                     verdict.sent.push(measured.sent(partition));
                     None
                 }
@@ -131,15 +141,8 @@ impl Judge {
     }
 
     /// Counts a batch that is within all limits, as it came or with tickets.
-    fn count_forwarded(
-        &self,
-        topic: &TopicHandle,
-        partition_entry: usize,
-        asked: &Gathered,
-        client: &ClientInfo,
-    ) {
-        let offload = asked.offload.as_ref();
-        match offload.and_then(|offload| offload.stages.get(&partition_entry)) {
+    fn count_forwarded(&self, topic: &TopicHandle, stage: Option<&Stage>, client: &ClientInfo) {
+        match stage {
             Some(Stage::Done { records, bytes }) => {
                 topic.metrics.offloaded.inc();
                 let counts = self.shared.metrics.claims().topic(&topic.name);
@@ -232,7 +235,7 @@ impl Judge {
     }
 
     /// Whether a record waited in its producer for nothing: a few integer operations.
-    fn watch_linger(&mut self, measured: &Measured, client: &ClientInfo) {
+    pub(super) fn watch_linger(&mut self, measured: &Measured, client: &ClientInfo) {
         let Measured { topic, header, .. } = measured;
         let sent = policy::SentBatch {
             max_timestamp_ms: header.max_timestamp_ms,
@@ -271,13 +274,13 @@ impl Judge {
 
     /// Counts the gates at which a batch is near the limit, each once. Nothing is near a limit in a batch that is not
     /// within all of them: enforcing, it would not be looked at.
-    fn count_near(&self, measured: &Measured, frame: &[u8]) {
+    pub(super) fn count_near(&self, measured: &Measured, request_bytes: u64) {
         let topic = &measured.topic;
         for gate in measured.near_gates() {
             topic.metrics.near_limit(gate);
         }
         let limit = self.shared.frame_bytes.into();
-        if topic.policy.is_near(request_bytes(frame), limit) {
+        if topic.policy.is_near(request_bytes, limit) {
             topic.metrics.near_limit(Gate::Frame);
         }
     }
@@ -416,66 +419,12 @@ impl Measured {
             .into_iter()
             .chain(self.near.gates().filter(is_limit))
     }
-
-    fn sent(self, partition: i32) -> Sent {
-        let Measured {
-            topic,
-            facts,
-            sizes,
-            uncompressed_bytes,
-            ..
-        } = self;
-        let BatchFacts {
-            wire_bytes,
-            codec,
-            records,
-            uncompressed,
-            ..
-        } = facts;
-        Sent {
-            topic,
-            partition,
-            wire_bytes,
-            codec,
-            records,
-            uncompressed,
-            sizes,
-            uncompressed_bytes,
-            is_refused: Cell::new(false),
-        }
-    }
-}
-
-impl Sent {
-    /// The broker refused it for its size.
-    pub(crate) fn refused_by_broker(&self) {
-        self.is_refused.set(true);
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        let Some(codec) = self.codec.filter(|_| !self.is_refused.get()) else {
-            return;
-        };
-        let metrics = &self.topic.metrics;
-        let records = u64::from(self.records.max(0).unsigned_abs());
-        metrics.batch(codec, self.wire_bytes, records);
-        if let Some(bytes) = self.uncompressed_bytes {
-            metrics.uncompressed(codec, bytes);
-        }
-        if let Some(sizes) = &self.sizes {
-            metrics.record_bytes.observe_tally(&sizes.record_bytes);
-            metrics.estimate_bytes.observe_tally(&sizes.estimate_bytes);
-            metrics.largest_parts(&sizes.largest);
-        }
-    }
 }
 
 impl ClientInfo {
     /// Only the Java producer is known to keep a record that nothing can join; others send a batch as soon as it is
     /// above its size.
-    fn may_linger(&self) -> bool {
+    pub(super) fn may_linger(&self) -> bool {
         let software = self.software.as_ref();
         software.is_none_or(|software| LoopDetector::is_java(&software.name))
     }

@@ -198,9 +198,9 @@ impl<'a> Evaluation<'a> {
         let Ok(header) = BatchHeader::read(bytes) else {
             return self.leave(records);
         };
-        if !is_judged_by_size(self.layout, &header, bytes)
-            || (header.is_transactional() && !self.layout.is_transactional)
-        {
+        let wire_bytes = usize::try_from(header.wire_bytes()).unwrap_or(usize::MAX);
+        let is_alone = bytes.get(wire_bytes..).is_some_and(is_ignored);
+        if !is_alone || !is_judged_by_size(self.layout, &header) {
             return self.leave(records);
         }
         let measured = Measured::new(topic, header);
@@ -393,11 +393,7 @@ impl<'a> Evaluation<'a> {
         let (seen, was_decoded) =
             self.look_inside(&measured, partition_entry, records, bytes, false);
         let inspection = seen.inspection;
-        measured.proof = Some(inspection.proof);
-        measured.facts.uncompressed = inspection.uncompressed.or(measured.facts.uncompressed);
-        measured.facts.largest = inspection.largest;
-        measured.facts.seen = inspection.seen;
-        measured.near = inspection.near;
+        measured.inspected(&inspection);
         let violation = match inspection.finding {
             Judgement::Within => return Outcome::Within(measured),
             // The broker refuses it for its checksum.
@@ -470,7 +466,7 @@ impl<'a> Evaluation<'a> {
 }
 
 impl Measured {
-    fn new(topic: &Arc<TopicHandle>, header: BatchHeader) -> Self {
+    pub(super) fn new(topic: &Arc<TopicHandle>, header: BatchHeader) -> Self {
         Self {
             topic: Arc::clone(topic),
             header,
@@ -482,6 +478,15 @@ impl Measured {
             also: Vec::new(),
             gain: None,
         }
+    }
+
+    /// What was found inside it.
+    pub(super) fn inspected(&mut self, inspection: &Inspection) {
+        self.proof = Some(inspection.proof);
+        self.facts.uncompressed = inspection.uncompressed.or(self.facts.uncompressed);
+        self.facts.largest = inspection.largest;
+        self.facts.seen = inspection.seen;
+        self.near = inspection.near;
     }
 
     /// What else the batch is over, beside `first`.
@@ -511,16 +516,16 @@ fn facts(header: &BatchHeader) -> BatchFacts {
     }
 }
 
-/// The broker would come to judge this batch by its size: one whole magic-2 batch with base offset 0 and nothing
-/// wrong that is checked earlier (`ProduceRequest.validateRecords`, `LogValidator`).
-fn is_judged_by_size(layout: &Layout, header: &BatchHeader, records: &[u8]) -> bool {
-    let wire_bytes = usize::try_from(header.wire_bytes()).unwrap_or(usize::MAX);
+/// The broker would come to judge this batch by its size, if nothing that counts stands behind it: one whole magic-2 batch
+/// with base offset 0 and nothing wrong that is checked earlier (`RequestUtils.hasTransactionalRecords`,
+/// `ProduceRequest.validateRecords`, `LogValidator`).
+pub(super) fn is_judged_by_size(layout: &Layout, header: &BatchHeader) -> bool {
     header.magic == 2
         && header.base_offset == 0
-        && wire_bytes >= BATCH_HEADER_BYTES
-        && records.get(wire_bytes..).is_some_and(is_ignored)
+        && header.wire_bytes() >= BATCH_HEADER_BYTES as u64
         // Before version 7 the broker looks at the codec first: at zstd, and at one that nobody has.
         && (layout.version >= FIRST_ZSTD_VERSION || header.codec().is_some_and(|codec| codec != Codec::Zstd))
+        && (!header.is_transactional() || layout.is_transactional)
 }
 
 /// Whether the broker ignores what stands behind a batch: it reads it as a batch that was cut off.

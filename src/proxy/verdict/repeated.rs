@@ -50,6 +50,26 @@ impl Repeated {
         Ok(())
     }
 
+    /// No topic and no partition is named twice.
+    pub(super) fn has_none(&mut self, frame: &[u8], layout: &Layout) -> Result<bool, Malformed> {
+        if layout.partitions.len() < 2 {
+            return Ok(true);
+        }
+        self.find(frame, layout)?;
+        if self.has_topics {
+            return Ok(false);
+        }
+        self.places.clear();
+        for (at, topic) in layout.topics.iter().enumerate() {
+            let entries = layout.partitions.get(topic.partitions.clone());
+            let indexes = entries.unwrap_or_default().iter();
+            let places = indexes.map(|entry| (at, entry.index, 0));
+            self.places.extend(places);
+        }
+        self.places.sort_unstable();
+        Ok(self.places.is_sorted_by(|a, b| a < b))
+    }
+
     /// Of a partition named twice only the last batch counts, as in the broker. But what its first look finds fault with
     /// is the response even so, and is left to it.
     pub(super) fn keep_last(&mut self, layout: &Layout, evaluated: &mut Vec<Evaluated>) {

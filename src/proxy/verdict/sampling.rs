@@ -1,9 +1,10 @@
 //! Measures a share of the batches that no limit asks to look into: their sizes are for the histograms.
 //!
 //! Invariant: on average at most [`SHARE`] of a worker's time goes into it; what is left out is left out evenly
-//! over time, not by size.
+//! over time, not by size, but for batches that pass before they are whole: of these one in [`PASSING_SHARE`] is held to
+//! be measured.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use super::Measured;
@@ -27,8 +28,27 @@ const MOST_SPENT: Duration = match WINDOW.checked_div(SHARE) {
     None => WINDOW,
 };
 
+/// Of batches that need not be here to be judged, one in so many is held and may be measured.
+const PASSING_SHARE: u32 = 16;
+/// The first of them: not the very first, which is what a client waits for that sends one only.
+const FIRST_HELD: u32 = 8;
+
 thread_local! {
     static SAMPLER: RefCell<Sampler> = RefCell::new(Sampler::new());
+    static PASSING: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A batch that could pass before it is whole is to be measured: it must be held.
+pub(super) fn holds(decode: Decode, now: Instant) -> bool {
+    match decode {
+        Decode::Always => true,
+        Decode::Never => false,
+        Decode::WhenNeeded => {
+            let nth = PASSING.replace(PASSING.get().wrapping_add(1));
+            nth % PASSING_SHARE == FIRST_HELD
+                && SAMPLER.with_borrow_mut(|sampler| sampler.may_sample(now))
+        }
+    }
 }
 
 /// How much of the window has gone into samples.

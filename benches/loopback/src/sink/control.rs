@@ -10,18 +10,20 @@ use kafka_protocol::messages::metadata_response::{
 };
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsResponse, BrokerId, DescribeConfigsRequest, DescribeConfigsResponse,
-    MetadataRequest, MetadataResponse, RequestHeader, ResponseHeader, TopicName,
+    FetchRequest, MetadataRequest, MetadataResponse, RequestHeader, ResponseHeader, TopicName,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 
-use crate::frames::{PARTITIONS, TOPIC, TOPIC_ID};
+use super::fetch;
+use crate::frames::{FETCH_VERSION, PARTITIONS, TOPIC, TOPIC_ID};
 
 /// This broker's node id.
 const NODE_ID: BrokerId = BrokerId(0);
 
 /// What this broker speaks: (key, oldest, newest).
-const SPOKEN: [(ApiKey, i16, i16); 4] = [
+const SPOKEN: [(ApiKey, i16, i16); 5] = [
     (ApiKey::Produce, 3, 13),
+    (ApiKey::Fetch, FETCH_VERSION, FETCH_VERSION),
     (ApiKey::Metadata, 0, 13),
     (ApiKey::ApiVersions, 0, 4),
     (ApiKey::DescribeConfigs, 1, 4),
@@ -57,6 +59,8 @@ pub fn response(request: &[u8], port: u16, out: &mut Vec<u8>) -> Option<()> {
     let (api, oldest, newest) = SPOKEN.into_iter().find(|(api, ..)| *api as i16 == key)?;
     let is_spoken = (oldest..=newest).contains(&version);
     let mut body = BytesMut::new();
+    // What was made before is not copied more often than it must be.
+    let mut made = Bytes::new();
     match api {
         ApiKey::ApiVersions if is_spoken => api_versions().encode(&mut body, version).ok()?,
         ApiKey::ApiVersions => api_versions()
@@ -70,6 +74,10 @@ pub fn response(request: &[u8], port: u16, out: &mut Vec<u8>) -> Option<()> {
                 .encode(&mut body, version)
                 .ok()?;
         }
+        ApiKey::Fetch => {
+            let request = decode::<FetchRequest>(api, version, request)?;
+            made = fetch::response(&request, version)?;
+        }
         ApiKey::DescribeConfigs => {
             let request = decode::<DescribeConfigsRequest>(api, version, request)?;
             describe_configs(request).encode(&mut body, version).ok()?;
@@ -81,9 +89,11 @@ pub fn response(request: &[u8], port: u16, out: &mut Vec<u8>) -> Option<()> {
         .with_correlation_id(correlation_id)
         .encode(&mut header, api.response_header_version(version))
         .ok()?;
-    out.extend_from_slice(&((header.len() + body.len()) as u32).to_be_bytes());
+    let bytes = header.len() + body.len() + made.len();
+    out.extend_from_slice(&(bytes as u32).to_be_bytes());
     out.extend_from_slice(&header);
     out.extend_from_slice(&body);
+    out.extend_from_slice(&made);
     Some(())
 }
 

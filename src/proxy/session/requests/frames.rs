@@ -5,6 +5,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 
 use super::super::buffers::{self, BUFFER_BYTES, LARGEST_KEPT_BYTES, READ_BYTES};
+use super::passing::Foreseen;
 use super::{Close, Half, Intake, Pending, Session, Waiting};
 use crate::count::{Count as _, total};
 use crate::policy::Arrival;
@@ -56,6 +57,7 @@ impl Session {
                         self.requests.intake = Intake::default();
                     }
                 }
+                Intake::Passing(_) => self.pass_on(),
                 Intake::Drain(_) => self.drain(),
                 Intake::Frame => {
                     let is_begun = match self.next_start() {
@@ -194,6 +196,7 @@ impl Session {
             }
             FramePlan::Hold if self.requests.rest.len() >= frame_bytes => {
                 self.requests.usual_bytes = usual_bytes(frame_bytes);
+                self.requests.foreseen = Foreseen::Nothing;
                 let frame = self.requests.rest.split_to(frame_bytes).freeze();
                 let half = self.requests.half.take();
                 let arrival = Arrival {
@@ -211,8 +214,11 @@ impl Session {
                     original: None,
                 })?;
             }
+            FramePlan::Hold if self.begin_passing(&head) => {}
             FramePlan::Hold => {
-                self.hold(frame_bytes);
+                if !self.requests.foreseen.awaits_heads() {
+                    self.hold(frame_bytes);
+                }
                 return Ok(false);
             }
         }

@@ -76,11 +76,7 @@ impl Session {
             mut sent,
             refused,
         } = verdict;
-        let mut unknown = 0usize;
-        sent.retain(|sent| {
-            unknown.increase_by(usize::from(sent.topic.known.is_none()));
-            sent.topic.known.is_some() || unknown <= MOST_UNKNOWN_SENT
-        });
+        sent.forget_unknown(MOST_UNKNOWN_SENT);
         let wants_response = self.judge.layout().acks != 0;
         let is_refused = !refused.is_empty();
         let is_forwarded = match forward {

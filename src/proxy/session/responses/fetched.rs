@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::{HEAD_BYTES, Intake, LONGEST_ADDRESSES, Session};
 use crate::count::{Count as _, total};
+use crate::proxy::fetches::Next;
 use crate::proxy::in_flight::Expected;
 use crate::wire::addresses::{self, TailKind};
 use crate::wire::api::PREFIX_BYTES;
@@ -31,10 +32,10 @@ impl Session {
         expected: &Expected,
     ) -> Result<(), Malformed> {
         let mut walker = walker(kind, expected.api_version, frame.len());
-        self.fetches.get_or_insert_default().begin_response();
+        self.fetches.get_or_insert_default().begin_response(false);
         let walked = self.fetches.get_or_insert_default().read_response(
             &mut walker,
-            frame.get(HEAD_BYTES..).unwrap_or_default(),
+            Next::Here(frame.get(HEAD_BYTES..).unwrap_or_default()),
             &mut self.judge.topics,
             (&self.shared, &self.who, self.last_traffic),
         )?;
@@ -80,7 +81,7 @@ impl Session {
         let context = (&*self.shared, &self.who, self.last_traffic);
         walker.take_if(|walker| {
             fetches
-                .read_response(walker, body, topics, context)
+                .read_response(walker, Next::Here(body), topics, context)
                 .is_err()
         });
         self.to_client.push(chunk);
@@ -107,7 +108,7 @@ impl Session {
         let is_over = *left == 0;
         let walked = self.fetches.get_or_insert_default().read_response(
             walker,
-            &chunk,
+            Next::Here(&chunk),
             &mut self.judge.topics,
             (&self.shared, &self.who, self.last_traffic),
         )?;

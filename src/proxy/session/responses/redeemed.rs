@@ -11,6 +11,7 @@ use super::fetched;
 use super::{HEAD_BYTES, Intake, Session};
 use crate::count::Count as _;
 use crate::proxy::claim_fetches::FetchAsked;
+use crate::proxy::fetches::Next;
 use crate::proxy::in_flight::Expected;
 use crate::proxy::redeem::{self, Job};
 use crate::wire::Malformed;
@@ -71,14 +72,14 @@ impl Session {
         let bytes = pieces.iter().map(Bytes::len).sum();
         let mut walker = fetched::walker(TailKind::Fetch, expected.api_version, bytes);
         let fetches = self.fetches.get_or_insert_default();
-        fetches.begin_response();
+        fetches.begin_response(false);
         let mut head_left = HEAD_BYTES;
         for piece in &pieces {
             let skipped = head_left.min(piece.len());
             head_left.decrease_by(skipped);
             let read = fetches.read_response(
                 &mut walker,
-                piece.get(skipped..).unwrap_or_default(),
+                Next::Here(piece.get(skipped..).unwrap_or_default()),
                 &mut self.judge.topics,
                 (&self.shared, &self.who, self.last_traffic),
             );
