@@ -62,7 +62,7 @@ check_chart() {
 
 # memory BUDGET LIMIT   the memory of the rendered pod (LIMIT may be empty), or nothing where the chart refuses
 memory() {
-  "$tools/helm" template memory deploy/helm/sizegate --kube-version "$kubernetes_version" \
+  "$tools/helm" template memory deploy/helm/sizegate --show-only templates/deployment.yaml --kube-version "$kubernetes_version" \
     --set 'bootstrapServers={kafka:9092}' --set-string "config.memory.budget=$1" --set-string "resources.limits.memory=$2" \
     2>/dev/null | sed -n '/limits:/,/requests:/s/ *memory: *//p'
 }
@@ -84,6 +84,31 @@ check_memory() {
 4GiB 768Mi
 CASES
   echo "the pod's memory follows the budget"
+}
+
+# What Helm takes as `config`, and what its schema refuses before anything is installed.
+check_schema() {
+  local fine setting helm_says
+  while read -r fine setting; do
+    helm_says=refused
+    "$tools/helm" template schema deploy/helm/sizegate --kube-version "$kubernetes_version" --set 'bootstrapServers={kafka:9092}' \
+      --set "$setting" >/dev/null 2>&1 && helm_says=fine
+    [ "$helm_says" = "$fine" ] || { echo "config, $setting: not $fine, but $helm_says" && exit 1; }
+  done <<'CASES'
+fine config.mode=enforce
+fine config.mode=${MODE}
+fine config.near_limit=0.9
+fine config.rules[0].name=a,config.rules[0].topics={a\,b},config.rules[0].limits.record_bytes=64KiB
+fine config.rules[0].name=a,config.rules[0].topics=a,config.rules[0].offload.redeem=false
+fine config.claim_check.store_options.region=eu-west-1
+refused config.mood=enforce
+refused config.mode=enforced
+refused config.limits.record_byte=64KiB
+refused config.rules[0].limits.record_bytes.max=64KiB
+refused config.telemetry.histograms=some
+refused config.listener=9092
+CASES
+  echo "the schema knows the config's keys"
 }
 
 # The config in a rendered ConfigMap. Files it names are mounted in the pod only: certificates stand in for them.
@@ -123,8 +148,10 @@ check_unit() {
 install_tools
 check_chart
 check_memory
+check_schema
 echo "sidecar:"
-conform deploy/kubernetes/*.yaml
+# Strimzi's own kinds have no schema here.
+conform -skip KafkaTopic,KafkaUser deploy/kubernetes/*.yaml
 check_unit
 find deploy -name '*.yaml' -not -path '*/helm/*' -print0 | xargs -0 python3 -c '
 import sys, yaml

@@ -7,11 +7,11 @@
 mod merge;
 mod shapes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
@@ -39,9 +39,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Of one answer: some ten thousand topics.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 /// Addresses that are asked.
-const MOST_PEERS: usize = 32;
+const MOST_PEERS: usize = 16;
 /// Questions to all peers at once: more wait. Each holds a place among the admin server's responses.
-const AT_ONCE: usize = 2;
+const AT_ONCE: usize = 4;
+/// A peer that did not answer in time is not waited for again this soon: a page asks several questions at a time.
+const SILENT: Duration = Duration::from_secs(15);
 
 /// This process among its replicas.
 #[derive(Clone)]
@@ -52,6 +54,8 @@ pub struct Replicas {
     run: Arc<str>,
     peers: Arc<dyn Fn() -> Vec<HostPort> + Send + Sync>,
     turns: Arc<Semaphore>,
+    /// Those that did not answer in time, and when; no more than are asked.
+    silent: Arc<Mutex<HashMap<SocketAddr, Instant>>>,
 }
 
 /// What one peer answered.
@@ -71,6 +75,7 @@ impl Replicas {
             run: Uuid::new_v4().to_string().into(),
             peers: Arc::new(peers),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
+            silent: Arc::default(),
         }
     }
 
@@ -104,11 +109,76 @@ impl Replicas {
             });
         }
         let asked = asked.into_iter().take(MOST_PEERS);
-        let all = join_all(asked.map(|address| ask_one(address, path.to_owned()))).await;
+        let all = join_all(asked.map(|address| self.ask_one(address, path))).await;
         let others = all
             .into_iter()
             .filter(|(run, _)| run.as_deref() != Some(&*self.run));
         others.map(|(_, answer)| answer).chain(answers).collect()
+    }
+
+    /// The process that answered, and what.
+    async fn ask_one(&self, address: SocketAddr, path: &str) -> (Option<String>, Answer) {
+        if self.is_silent(address) {
+            return (None, Answer::none(address, no_answer()));
+        }
+        let path = path.to_owned();
+        let response = blocking(move || {
+            let get = Get {
+                host: &address.to_string(),
+                path: &path,
+                silence: PATIENCE,
+                total: PATIENCE,
+                most_bytes: MOST_BYTES,
+            };
+            get.ask(address)
+        });
+        match response.await {
+            Ok(Ok(response)) => Answer::of(address, response),
+            Ok(Err(error)) if is_late(&error) => {
+                self.silent().insert(address, Instant::now());
+                (None, Answer::none(address, no_answer()))
+            }
+            Ok(Err(error)) => (None, Answer::none(address, in_words(&error))),
+            Err(_) => (
+                None,
+                Answer::none(address, "it could not be asked".to_owned()),
+            ),
+        }
+    }
+
+    fn is_silent(&self, address: SocketAddr) -> bool {
+        let mut silent = self.silent();
+        silent.retain(|_, since| since.elapsed() < SILENT);
+        silent.contains_key(&address)
+    }
+
+    fn silent(&self) -> MutexGuard<'_, HashMap<SocketAddr, Instant>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Answer {
+    fn none(address: SocketAddr, why: String) -> Self {
+        Self {
+            address: address.to_string(),
+            instance: None,
+            body: Err(why),
+        }
+    }
+
+    /// With the process that gave it.
+    fn of(address: SocketAddr, response: http::Response) -> (Option<String>, Self) {
+        let named = response
+            .header(INSTANCE.as_str())
+            .and_then(|who| who.split_once(' '));
+        let (run, instance) = named.unzip();
+        let (run, instance) = (run.map(str::to_owned), instance.map(name));
+        let answer = Self {
+            address: address.to_string(),
+            instance,
+            body: body_of(response),
+        };
+        (run, answer)
     }
 }
 
@@ -126,38 +196,6 @@ async fn addresses(peer: HostPort) -> (HostPort, Result<Vec<SocketAddr>, String>
     (peer, found)
 }
 
-/// The process that answered, and what.
-async fn ask_one(address: SocketAddr, path: String) -> (Option<String>, Answer) {
-    let response = blocking(move || {
-        let get = Get {
-            host: &address.to_string(),
-            path: &path,
-            silence: PATIENCE,
-            total: PATIENCE,
-            most_bytes: MOST_BYTES,
-        };
-        get.ask(address)
-    });
-    let (run, instance, body) = match response.await {
-        Ok(Ok(response)) => {
-            let named = response
-                .header(INSTANCE.as_str())
-                .and_then(|who| who.split_once(' '));
-            let (run, instance) = named.unzip();
-            let (run, instance) = (run.map(str::to_owned), instance.map(name));
-            (run, instance, body_of(response))
-        }
-        Ok(Err(error)) => (None, None, Err(in_words(&error))),
-        Err(_) => (None, None, Err("it could not be asked".to_owned())),
-    };
-    let answer = Answer {
-        address: address.to_string(),
-        instance,
-        body,
-    };
-    (run, answer)
-}
-
 /// What another process calls itself.
 fn name(said: &str) -> String {
     printable(said.as_bytes())
@@ -170,11 +208,19 @@ fn body_of(response: http::Response) -> Result<String, String> {
     }
 }
 
+fn is_late(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+fn no_answer() -> String {
+    format!("no answer within {} s", PATIENCE.as_secs())
+}
+
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("no answer within {} s", PATIENCE.as_secs())
-        }
         io::ErrorKind::FileTooLarge => format!("it answers more than {MOST_BYTES} bytes"),
         _ => error.to_string(),
     }

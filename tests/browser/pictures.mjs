@@ -6,7 +6,7 @@ const { topic, folder } = OPTIONS;
 const shot = (page, name, options = {}) => page.screenshot({ path: `${folder}/${name}.png`, ...options });
 
 await run({
-  "topics": async (open) => shot(await open({ height: 1000 }), "page-topics"),
+  "topics": async (open) => shot(await open({ height: 1500 }), "page-topics"),
   "one topic, dark": async (open) => shot(await open({ hash: `#/topics/${topic}?of=record`, height: 1180, scheme: "dark" }), "page-topic-dark"),
   "explain": async (open) => {
     const page = await open({ hash: `#/explain?topic=${topic}`, height: 1100 });

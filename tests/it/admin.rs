@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
@@ -10,13 +10,14 @@ use sizegate::admin::{
     self, AdminState, ControlPlaneView, FamilyView, FixView, GapView, LimitView, MemberView,
     Readiness, ReloadView, Replicas, StatusView, TopicView,
 };
+use sizegate::config::HostPort;
 use sizegate::explain::BadQuestion;
 use sizegate::families::{Alignment, MemberKind, Membership};
 use sizegate::policy::families::Holder;
 use sizegate::telemetry::{LastSizes, Metrics, RefusalRecord, Refusals};
 use sizegate::vocabulary::{Action, Codec, Gate, Histograms, Source};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -546,6 +547,136 @@ async fn topics_come_by_name_with_their_limits_and_sources() {
     assert_eq!(
         server.json("/api/v1/topics?topic=none").await["topics"],
         json!([])
+    );
+}
+
+/// Whoever answers once, with this.
+async fn peer_that_says(answer: Vec<u8>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                let mut request = [0; 1_024];
+                let _ = stream.read(&mut request).await;
+                // Whoever has heard enough hangs up.
+                let _ = stream.write_all(&answer).await;
+            });
+        }
+    });
+    address
+}
+
+fn http_answer(body: &str) -> Vec<u8> {
+    let who = "x-sizegate-instance: 0-0 other\u{202e}pod:9644";
+    format!("HTTP/1.0 200 OK\r\n{who}\r\n\r\n{body}").into_bytes()
+}
+
+/// A peer is somebody else: it may be silent, wrong, endless, or this process itself.
+#[tokio::test]
+async fn peers_that_are_silent_wrong_or_endless_are_named_and_the_rest_is_shown() {
+    // Its backlog takes the connection, and nobody reads from it.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_at = silent.local_addr().unwrap();
+    let endless = peer_that_says(http_answer(&" ".repeat(9 << 20))).await;
+    let foreign = peer_that_says(b"SSH-2.0-OpenSSH\r\n\r\n".to_vec()).await;
+    let wrong = peer_that_says(http_answer("[1, {\"groups\": 7}]")).await;
+    let hostile = r#"{"groups": [{"topic": {"x": 1}}, {"topic": "orders", "gate": "record", "client_id": "a<b>", "software": "",
+        "refused_by": "sizegate", "is_observed": false, "last_ten_minutes": 3, "last_hour": 3, "by_minute": [3],
+        "first_at": "2026-01-01T00:00:00Z", "last_at": "2026-01-01T00:00:00Z", "last_id": "7", "innerHTML": "x"}]}"#;
+    let honest = peer_that_says(http_answer(hostile)).await;
+    let refused = {
+        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        gone.local_addr().unwrap()
+    };
+    let own = Arc::new(OnceLock::new());
+    let known = Arc::clone(&own);
+    let peers = move || {
+        let others = [silent_at, endless, foreign, wrong, honest, refused];
+        let at = |address: &SocketAddr| HostPort {
+            host: address.ip().to_string(),
+            port: address.port(),
+        };
+        let nowhere = HostPort {
+            host: "no-such-host.invalid".into(),
+            port: 9644,
+        };
+        others
+            .iter()
+            .chain(known.get())
+            .map(at)
+            .chain([nowhere])
+            .collect()
+    };
+    let server = Server::start(AdminState {
+        replicas: Replicas::new("pod-1:9644", peers),
+        ..state(Readiness::default())
+    })
+    .await;
+    own.set(server.address).unwrap();
+    let body = server.json("/api/v1/refusals/recent?peers=1").await;
+    let replicas = body["replicas"].as_array().unwrap();
+    let error_at = |address: &str| {
+        let of = |replica: &&Value| replica["address"] == address;
+        let replica = replicas
+            .iter()
+            .find(of)
+            .unwrap_or_else(|| panic!("{address}: {body}"));
+        replica["error"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        replicas.len(),
+        8,
+        "this one is left out of its peers: {body}"
+    );
+    for (address, error) in [
+        (silent_at, "no answer within 3 s"),
+        (endless, "it answers more than 8388608 bytes"),
+        (foreign, "it does not speak HTTP"),
+        (wrong, "its answer is not understood"),
+        (honest, ""),
+        (refused, "Connection refused"),
+    ] {
+        let said = error_at(&address.to_string());
+        assert!(
+            said.starts_with(error) && said.is_empty() == error.is_empty(),
+            "{address}: {said}"
+        );
+    }
+    assert!(error_at("no-such-host.invalid:9644").starts_with("its name is not found"));
+    let groups = body["groups"].as_array().unwrap();
+    let theirs = groups
+        .iter()
+        .find(|group| group["client_id"] == "a<b>")
+        .unwrap();
+    assert_eq!(
+        (&theirs["last_ten_minutes"], theirs.get("innerHTML")),
+        (&json!(3), None)
+    );
+    assert!(
+        theirs["replicas"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("other\u{fffd}pod:9644"),
+        "{theirs}"
+    );
+    assert!(groups.iter().all(|group| group["topic"].is_string()));
+    assert_eq!(groups.len(), 1);
+
+    // One that did not answer is not waited for with every question.
+    let body = server.json("/api/v1/clients?peers=1").await;
+    let replicas = body["replicas"].as_array().unwrap();
+    let again = replicas
+        .iter()
+        .find(|replica| replica["address"] == silent_at.to_string().as_str());
+    assert_eq!(again.unwrap()["error"], "no answer within 3 s");
+    let silent = silent.into_std().unwrap();
+    silent.set_nonblocking(true).unwrap();
+    assert!(silent.accept().is_ok(), "asked once");
+    assert_eq!(
+        silent.accept().unwrap_err().kind(),
+        io::ErrorKind::WouldBlock
     );
 }
 

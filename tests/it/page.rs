@@ -4,6 +4,8 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use crate::support::claims::{Claims, DEPOSITS, LOANS, RETURNS};
@@ -239,6 +241,7 @@ fn a_person_on_call_finds_their_way_in_a_real_browser() {
     shop.mistype();
     shop.assert_nearness_is_known();
     let url = format!("http://{}", shop.sizegate.admin());
+    let waiting = Waiting::start(&shop.sizegate);
     take_pictures(&url);
     let output = Program::browser("page.mjs")
         .arg("url", &url)
@@ -252,8 +255,40 @@ fn a_person_on_call_finds_their_way_in_a_real_browser() {
         .arg("returns", RETURNS)
         .arg("deposits", DEPOSITS)
         .run();
+    drop(waiting);
     assert_all_passed(&output, 16);
     assert_eq!(shop.kafka.latest_offset("orders", 0), 122);
+}
+
+/// A consumer that asks for a value until it is dropped: who has not asked for a minute waits no more.
+struct Waiting {
+    is_over: Arc<AtomicBool>,
+    asking: Option<JoinHandle<()>>,
+}
+
+impl Waiting {
+    fn start(sizegate: &Sizegate) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (bootstrap, over) = (sizegate.bootstrap(), Arc::clone(&is_over));
+        let asking = std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                crate::support::admin::fetch_stored(&bootstrap, DEPOSITS, 0, 1 << 20);
+            }
+        });
+        Self {
+            is_over,
+            asking: Some(asking),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(asking) = self.asking.take() {
+            let _ = asking.join();
+        }
+    }
 }
 
 /// `scripts/screenshots.sh` asks for pictures of what this run looks like.

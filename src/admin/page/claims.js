@@ -26,21 +26,23 @@ const lasting = (seconds) => ago(seconds).replace(" ago", "").replace("just now"
 export function troubles({ claims }) {
   if (!claims) return [];
   const found = [];
-  const more = [" ", link("claims", {}, "Claim check")];
+  const more = () => [" ", link("claims", {}, "Claim check")];
   if (claims.held.length) {
     const [longest] = claims.held;
-    found.push(["over", el("strong", {}, `${count(claims.held.length, "partition")} ${claims.held.length === 1 ? "waits" : "wait"} for a value that cannot be read now. `),
-      `The longest is ${longest.topic}-${longest.partition}, at offset ${number(longest.offset)} for ${lasting(longest.seconds)}.`, more]);
+    // Consumers may wait at several offsets of one.
+    const partitions = new Set(claims.held.map((held) => `${held.topic} ${held.partition}`)).size;
+    found.push(["over", el("strong", {}, `${count(partitions, "partition")} ${partitions === 1 ? "waits" : "wait"} for a value that cannot be read now. `),
+      `The longest is ${longest.topic}-${longest.partition}, at offset ${number(longest.offset)} for ${lasting(longest.seconds)}.`, more()]);
   }
   for (const { operation, failing: why, failing_seconds: since, failed_age_seconds: last } of failing(claims)) {
-    found.push(["over", el("strong", {}, `The object store does not do ${operation}: `), `${why}, for ${lasting(since)}, the last time ${ago(last)}.`, more]);
+    found.push(["over", el("strong", {}, `The object store does not do ${operation}: `), `${why}, for ${lasting(since)}, the last time ${ago(last)}.`, more()]);
   }
   for (const topic of fellBack(claims).filter((topic) => (topic.fallback_age_seconds ?? DAY_S) < DAY_S)) {
     found.push(["over", el("strong", {}, `${count(sum(topic.fallback_records), "record")} of ${topic.topic} went to the fallback topic `),
-      `(${byClass(topic.fallback_records)}), the last ${ago(topic.fallback_age_seconds)}.`, more]);
+      `(${byClass(topic.fallback_records)}), the last ${ago(topic.fallback_age_seconds)}.`, more()]);
   }
   for (const topic of claims.topics.filter((topic) => topic.fallback_failures > 0 && claims.held.some((held) => held.topic === topic.topic))) {
-    found.push(["over", el("strong", {}, `The fallback topic of ${topic.topic} does not take records: `), `${count(topic.fallback_failures, "attempt")} failed, and consumers wait meanwhile.`, more]);
+    found.push(["over", el("strong", {}, `The fallback topic of ${topic.topic} does not take records: `), `${count(topic.fallback_failures, "attempt")} failed, and consumers wait meanwhile.`, more()]);
   }
   return found;
 }

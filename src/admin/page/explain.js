@@ -84,11 +84,29 @@ function answer(explanation) {
       el("p", {}, verdict || "Without sizes, these are the limits in force."),
       el("p", {}, explanation.rule ? `Rule “${explanation.rule}”` : "No rule names the topic", `, action ${explanation.action}.`),
       explanation.rules_for_some_clients?.length ? el("p", {}, `Rules for some clients only are left out: ${explanation.rules_for_some_clients.join(", ")}.`) : null),
+    explanation.after_offload ? el("section", { "aria-labelledby": "h-ticket" }, el("h2", { id: "h-ticket" }, "As it is sent, and as it travels"), ticket(explanation)) : null,
     checks.length ? el("section", { "aria-labelledby": "h-way" }, el("h2", { id: "h-way" }, "On the record’s way"), way(checks)) : null,
     remedy.length ? el("section", { "aria-labelledby": "h-steps" }, el("h2", { id: "h-steps" }, "What to do"), steps(remedy)) : null,
     el("section", { "aria-labelledby": "h-limits" }, el("h2", { id: "h-limits" }, "Where the limits come from"), origins(limits)),
     unseen.length ? el("section", { "aria-labelledby": "h-unseen" }, el("h2", { id: "h-unseen" }, "What could not be read"),
       el("ul", {}, unseen.map(({ what, grant }) => el("li", {}, what, grant ? [" ", el("code", {}, grant)] : null)))) : null,
+  ];
+}
+
+/** The name of a size, and what it is. */
+const SIZES = {
+  value_bytes: "value",
+  record_bytes: "record, as encoded",
+  estimate_bytes: "record, as Java estimates it",
+  uncompressed_bytes: "batch, uncompressed",
+  batch_bytes: "batch, as it travels",
+};
+
+function ticket({ record, after_offload: after }) {
+  const rows = Object.entries(SIZES).map(([key, words]) => ({ key, cells: [words, number(record[key] ?? 0), number(after[key] ?? 0)] }));
+  return [
+    el("p", { class: "facts above" }, "Its value goes to the object store, and a ticket travels in its place."),
+    table("Sizes as it is sent and as a ticket", ["Bytes", { label: "As it is sent", kind: "num" }, { label: "With a ticket", kind: "num" }], rows),
   ];
 }
 

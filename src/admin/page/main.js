@@ -129,7 +129,9 @@ function paintState(state) {
   show($("summary"), summary(state));
   const [items, refused] = [attention(state), refusedNow(state)];
   $("attention").hidden = items.length === 0 && !refused;
-  show($("attention"), items.length || refused ? [el("h2", {}, "Needs attention"), el("ul", {}, items), refused] : []);
+  // What is broken, what was refused, what will be a matter of time.
+  const list = (kind) => el("ul", {}, items.filter((item) => item.className === kind));
+  show($("attention"), items.length || refused ? [el("h2", {}, "Needs attention"), list("over"), refused, list("near")] : []);
   show($("updated"), state.failed ? "not up to date" : `Updated ${new Date().toLocaleTimeString("en-GB")}`);
   $("pause").hidden = false;
   sections(state);

@@ -62,6 +62,5 @@ export function body({ status: { replicas } }) {
 
 function state(replica) {
   if (replica.error) return el("span", { class: "overtext" }, `does not answer: ${replica.error}`);
-  if (!replica.why_not_ready) return el("span", { class: "overtext" }, "its answer is not understood");
   return replica.why_not_ready.length ? el("span", { class: "overtext" }, `not ready: ${replica.why_not_ready.join("; ")}`) : el("span", { class: "good" }, "ready");
 }

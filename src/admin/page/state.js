@@ -33,7 +33,7 @@ export function summary({ status, failed }) {
   ];
 }
 
-/** List items, the worst first. */
+/** List items: `over` is broken, `near` will be. */
 export function attention(state) {
   const { status } = state;
   const items = [];
@@ -83,8 +83,7 @@ export function attention(state) {
     add("near", el("strong", {}, `Connections waited for memory ${count(status.memory_waits, "time")} `),
       "since the start: see memory.budget.");
   }
-  // A stable sort: what is broken before what will be.
-  return items.sort((a, b) => Number(b.className === "over") - Number(a.className === "over"));
+  return items;
 }
 
 /** What was refused in the last ten minutes, by topic, gate and client. It changes all the time: nobody is told aloud. */

@@ -53,6 +53,7 @@ function facts(topic) {
     topic.rule ? `Rule “${topic.rule}”` : "No rule names it",
     topic.action === "reject" ? "above a limit: refused" : topic.action === "observe" ? "above a limit: counted and forwarded" : "above a limit: offloaded",
     batches ? `${count(batches.forwarded, "batch", "batches")} forwarded, ${number(batches.refused)} refused` : "nothing produced through here since the start",
+    batches?.offloaded ? `${number(batches.offloaded)} with values in the object store` : null,
     batches?.observed ? `${number(batches.observed)} would have been refused` : null,
   ].filter(Boolean);
   return el("p", { class: "facts" },

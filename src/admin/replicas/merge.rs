@@ -86,9 +86,12 @@ pub(super) fn merged(
             let kind = Kind::Object(fields);
             mark(&kind, &mut body, &name);
             for (name, other) in others {
-                if let Some(mut other) = kind.fit(other) {
-                    mark(&kind, &mut other, &name);
-                    kind.merge(&mut body, other);
+                match kind.fit(other) {
+                    Some(mut other) => {
+                        mark(&kind, &mut other, &name);
+                        kind.merge(&mut body, other);
+                    }
+                    None => tell(&mut told, &name, not_understood()),
                 }
             }
             arrange(&kind, &mut body);
@@ -96,14 +99,11 @@ pub(super) fn merged(
         Together::Each(fields) => {
             let kind = Kind::Object(fields);
             for (name, state) in others.into_iter().chain([(name, body.clone())]) {
-                let replica = told
-                    .iter_mut()
-                    .find(|told| told.get("instance").is_some_and(|told| *told == name));
-                if let (Some(Value::Object(replica)), Some(Value::Object(state))) =
-                    (replica, kind.fit(state))
-                {
-                    replica.extend(state.into_iter().filter(|(key, _)| key != "instance"));
-                }
+                let state = match kind.fit(state) {
+                    Some(Value::Object(state)) => state,
+                    _ => not_understood(),
+                };
+                tell(&mut told, &name, state);
             }
         }
     }
@@ -111,6 +111,24 @@ pub(super) fn merged(
         body.insert("replicas".to_owned(), Value::Array(told));
     }
     body
+}
+
+/// Of another version, most likely.
+const NOT_UNDERSTOOD: &str = "its answer is not understood";
+
+fn not_understood() -> Map<String, Value> {
+    Map::from_iter([("error".to_owned(), NOT_UNDERSTOOD.into())])
+}
+
+/// Adds to what is told of a replica.
+fn tell(told: &mut [Value], name: &str, more: Map<String, Value>) {
+    let mut replicas = told.iter_mut().filter_map(Value::as_object_mut);
+    let is_it = |replica: &&mut Map<String, Value>| {
+        replica.get("instance").is_some_and(|told| *told == *name)
+    };
+    if let Some(replica) = replicas.find(is_it) {
+        replica.extend(more);
+    }
 }
 
 impl Kind {
@@ -438,6 +456,9 @@ mod tests {
         assert_eq!(body["connections"], 5);
         assert_eq!(body["replicas"][1]["connections"], 7);
         assert_eq!(body["replicas"][0]["control_plane"]["is_up"], true);
-        assert_eq!(body["replicas"][2], json!({"instance": "c"}));
+        assert_eq!(
+            body["replicas"][2],
+            json!({"instance": "c", "error": NOT_UNDERSTOOD})
+        );
     }
 }
