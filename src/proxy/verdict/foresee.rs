@@ -126,9 +126,11 @@ impl Judge {
         {
             return None;
         }
-        let learned = topic.learned();
-        let mut measured = Measured::new(topic, header, learned);
-        let learned = learned.filter(|_| !header.is_transactional());
+        let mut measured = Measured::new(topic, header);
+        let learned = match header.is_transactional() {
+            true => None,
+            false => topic.learned(),
+        };
         if policy.judge_batch(&measured.facts, learned).is_some() {
             return None;
         }
