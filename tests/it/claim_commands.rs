@@ -242,6 +242,57 @@ fn verify_tells_sound_missing_corrupt_and_forged_tickets_apart() {
     assert!(table.out.contains("DigestMismatch"), "{table:?}");
 }
 
+/// For a person at a terminal, on one line that is gone at the end.
+#[test]
+fn what_is_long_says_at_a_terminal_how_far_it_has_come() {
+    let kafka = Kafka::shared("4.4.0");
+    let s3 = S3::start();
+    let topic = kafka.topic("progress", 1, &[]);
+    let claims = format!(
+        "claim_check:\n{}  keys: [{{id: k1, secret: '{SECRET}'}}]\n\
+         rules:\n- name: large\n  topics: ['{}']\n  limits: {{record_bytes: 64KiB}}\n  action: offload\n",
+        s3.yaml(),
+        topic.name
+    );
+    let proxy = Sizegate::start(kafka, &claims);
+    for n in 0..12 {
+        let sent = batch([Record::of_random(70_000, 800 + n)]).build();
+        produce(&proxy, &[Part::new(&topic, sent)]);
+    }
+    s3.always("GET", Some(Fault::Late));
+    let dir = new_dir("terminal");
+    let file = dir.join("sizegate.yaml");
+    let yaml = format!(
+        "cluster: {{bootstrap_servers: ['{}']}}\n{claims}",
+        kafka.bootstrap()
+    );
+    std::fs::write(&file, yaml).unwrap();
+    // Eight are read at once: with the ninth a second is over.
+    let output = std::process::Command::new("python3")
+        .args([
+            "-c",
+            "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)",
+        ])
+        .arg(env!("CARGO_BIN_EXE_sizegate"))
+        .args(["claim", "verify", &topic.name, "--config"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{out}");
+    let said = format!("\r{}-0: offset ", topic.name);
+    assert!(
+        out.contains(&said) && out.contains(" tickets looked at, 0 without their object"),
+        "{out}"
+    );
+    let (_, table) = out.rsplit_once('\r').unwrap();
+    assert!(
+        out.contains("sound") && !table.contains("looked at"),
+        "{out}"
+    );
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
 #[test]
 fn orphans_are_objects_without_a_ticket_that_had_time_to_get_one() {
     let setup = Setup::new(Server::Moto, "  grace: 1s\n");

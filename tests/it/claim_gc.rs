@@ -1,9 +1,9 @@
 //! `sizegate claim gc`: what nothing names goes into the trash and then away, whatever the store; what is named stays or
 //! comes back, beside producers that go on meanwhile.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sizegate::claim::{Namespace, OpenBatch, Ticket};
@@ -24,21 +24,28 @@ struct Setup {
     kafka: &'static Kafka,
     store: Store,
     stem: String,
+    retention: &'static str,
 }
 
 impl Setup {
     fn new(store: Store) -> Self {
         let kafka = Kafka::shared("4.4.0");
         let stem = unique("gc");
-        Self { kafka, store, stem }
+        Self {
+            kafka,
+            store,
+            stem,
+            retention: "2s",
+        }
     }
 
-    /// An object is old after three seconds: half of the retention, and the grace.
+    /// An object is old after half of the retention, and the grace.
     fn claims(&self) -> String {
         format!(
-            "claim_check:\n{}  keys: [{{id: k1, secret: '{SECRET}'}}]\n  retention: 2s\n  grace: 2s\n\
+            "claim_check:\n{}  keys: [{{id: k1, secret: '{SECRET}'}}]\n  retention: {}\n  grace: 2s\n\
              rules:\n- name: large\n  topics: ['{}*']\n  limits: {{record_bytes: 64KiB}}\n  action: offload\n",
             self.store.yaml(),
+            self.retention,
             self.stem
         )
     }
@@ -220,69 +227,92 @@ fn named(kafka: &Kafka, store: &Store, topic: &Topic) -> BTreeSet<String> {
             .reader(&topic.name)
             .await
             .unwrap();
-        let start = reader.offset(0, At::Start).await.unwrap();
-        let end = reader.offset(0, At::End).await.unwrap();
-        let mut batches = reader.batches(0, start, end);
-        while let Some(stored) = batches.next().await.unwrap() {
-            let batch = OpenBatch::open(&stored.bytes, u64::MAX, &mut Decoders::new()).unwrap();
-            for (_, parts) in batch.parts() {
-                let ticket = Ticket::from_json(&batch.records()[parts.value.unwrap()]).unwrap();
-                keys.insert(namespace.key_of(&ticket.uri).unwrap().to_owned());
+        for partition in reader.partitions() {
+            let start = reader.offset(partition, At::Start).await.unwrap();
+            let end = reader.offset(partition, At::End).await.unwrap();
+            let mut batches = reader.batches(partition, start, end);
+            while let Some(stored) = batches.next().await.unwrap() {
+                let batch = OpenBatch::open(&stored.bytes, u64::MAX, &mut Decoders::new()).unwrap();
+                for (_, parts) in batch.parts() {
+                    let ticket = Ticket::from_json(&batch.records()[parts.value.unwrap()]).unwrap();
+                    keys.insert(namespace.key_of(&ticket.uri).unwrap().to_owned());
+                }
             }
         }
     });
     keys
 }
 
+/// Each value is sent to partition 0, whose tickets go at once, and most of them once more, a while later, to partition 1,
+/// whose tickets stay: when its object is young, old, about to be moved, in the trash, or gone. Nobody sends it again.
+fn send_twice(
+    setup: &Setup,
+    proxy: &Sizegate,
+    topic: &Topic,
+    seeds: std::ops::Range<u64>,
+    is_over: &AtomicBool,
+) {
+    let mut connection = Connection::open(proxy.bootstrap());
+    let mut again: VecDeque<(Instant, u64)> = VecDeque::new();
+    let send = |connection: &mut Connection, partition: i32, seed: u64| {
+        let sent = batch([Record::value(random(70_000, seed)).key("k")]).build();
+        eventually(PATIENCE, "it is stored", || {
+            let response = connection.produce(9, -1, &[Part::at(topic, partition, sent.clone())]);
+            (response[0].code == 0).then_some(())
+        });
+    };
+    for seed in seeds {
+        if is_over.load(Relaxed) {
+            return;
+        }
+        send(&mut connection, 0, seed);
+        if seed % 4 != 0 {
+            // From one second to eleven: an object is old after seven.
+            let due = Duration::from_millis(1_000 + seed * 997 % 10_000);
+            let at = again.partition_point(|(other, _)| *other < Instant::now() + due);
+            again.insert(at, (Instant::now() + due, seed));
+        }
+        while let Some((_, seed)) = again.pop_front_if(|(due, _)| *due <= Instant::now()) {
+            send(&mut connection, 1, seed);
+        }
+        std::thread::sleep(Duration::from_millis(40));
+    }
+    panic!("{}: more time than values", setup.stem);
+}
+
 #[test]
 fn beside_producers_no_ticket_loses_its_object() {
-    const VALUES: u64 = 60;
-    let setup = Setup::new(Store::folder());
-    let topic = setup.topic();
+    let setup = Setup {
+        retention: "10s",
+        ..Setup::new(Store::folder())
+    };
+    let topic = setup.kafka.create_topic(&setup.stem, 2, 1, &[]);
     let proxy = setup.start();
     let is_over = AtomicBool::new(false);
-    let sent = AtomicU64::new(0);
     let mut moved = [0; 5];
     std::thread::scope(|scope| {
-        for producer in 0..3u64 {
-            let (proxy, topic, is_over, sent) = (&proxy, &topic, &is_over, &sent);
-            scope.spawn(move || {
-                let mut connection = Connection::open(proxy.bootstrap());
-                let mut state = producer;
-                while !is_over.load(Relaxed) {
-                    // Values come again after a moment or after many: their objects are young, old, in the trash, gone.
-                    state = state
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(producer + 1);
-                    let n = (state >> 33) % VALUES;
-                    if produce(&mut connection, topic, random(70_000, 1_000 + n)) {
-                        sent.fetch_add(1, Relaxed);
-                    }
-                }
-            });
+        for producer in 0..3 {
+            let seeds = 100_000 * (producer + 1)..100_000 * (producer + 2);
+            let (setup, proxy, topic, is_over) = (&setup, &proxy, &topic, &is_over);
+            scope.spawn(move || send_twice(setup, proxy, topic, seeds, is_over));
         }
         let count = |found: &Value| numbers(found, NUMBERS);
         eventually(
             PATIENCE,
             "objects went into the trash and out of it",
             || {
-                // Tickets go, so that nothing names what they named.
                 let end = setup.kafka.latest_offset(&topic.name, 0);
                 delete_records(&setup.kafka.bootstrap(), &topic.name, end);
-                for (sum, n) in moved
-                    .iter_mut()
-                    .zip(count(&setup.gc(&["--apply", "--trash-for", "1s"], 0)))
-                {
-                    *sum += n;
-                }
-                (moved[2] >= 20 && moved[4] >= 5).then_some(())
+                let done = setup.gc(&["--apply", "--trash-for", "1s"], 0);
+                let all = moved.iter_mut().zip(count(&done));
+                all.for_each(|(sum, n)| *sum += n);
+                (moved[2] >= 60 && moved[4] >= 30).then_some(())
             },
         );
         is_over.store(true, Relaxed);
     });
-    assert!(sent.load(Relaxed) > 0);
     let named = named(setup.kafka, &setup.store, &topic);
-    assert!(!named.is_empty());
+    assert!(named.len() > 10, "{}", named.len());
     let verified = setup.run(&["verify", &topic.name]);
     assert_eq!(verified.code, 0, "{verified:?}");
     // What lies in the trash and is named after all comes back.

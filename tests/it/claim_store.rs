@@ -193,6 +193,8 @@ pub enum Fault {
     DoneAndSilence,
     /// The connection is closed before the request's body is read.
     ResetInTheMiddle,
+    /// The request is done, a second late.
+    Late,
 }
 
 #[derive(Default)]
@@ -379,6 +381,10 @@ impl S3 {
         }
         let google = header("x-goog-if-generation-match").is_some_and(|of| of == "0");
         let is_create = google || header("if-none-match").is_some();
+        let late = self.bucket.lock().unwrap().always.clone();
+        if late.is_some_and(|(on, fault)| on == method && matches!(fault, Fault::Late)) {
+            std::thread::sleep(Duration::from_secs(1));
+        }
         let response = self.response(&method, &path, body, is_create);
         response.write(stream, &method);
     }
