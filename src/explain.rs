@@ -186,6 +186,8 @@ pub struct Explanation {
     pub record: Option<EstimatedRecord>,
     /// The record as it travels with a ticket in its value's place; `None`: its value is not offloaded.
     pub after_offload: Option<EstimatedRecord>,
+    /// Records of the batch whose values are offloaded; `None`: none.
+    pub offloaded_records: Option<u32>,
     /// Who compares what, in the order of the record's way.
     pub checks: Vec<Check>,
     /// Nobody refuses it; `None` without sizes.
@@ -211,9 +213,8 @@ pub fn explain(question: &Question, ground: &Facts<'_>) -> Result<Explanation, B
     let record = question.has_sizes().then(|| EstimatedRecord::of(question));
     let then = record
         .as_ref()
-        .and_then(|record| offloaded::question(question, ground, &policy, &limits, record));
-    let after_offload = then.as_ref().map(EstimatedRecord::of);
-    let after = then.as_ref().zip(after_offload.as_ref());
+        .and_then(|record| offloaded::travels(question, ground, &policy, &limits, record));
+    let after = then.as_ref().map(|then| (&then.question, &then.record));
     let checks = record
         .as_ref()
         .map(|record| checks::on_the_way(question, ground, &policy, &limits, record, after))
@@ -245,7 +246,8 @@ pub fn explain(question: &Question, ground: &Facts<'_>) -> Result<Explanation, B
         refused_by: first.map(|check| check.by),
         limits,
         record,
-        after_offload,
+        after_offload: then.as_ref().map(|then| then.record),
+        offloaded_records: then.map(|then| then.offloaded),
         checks,
         verdict,
         remedy,

@@ -144,6 +144,7 @@ impl Store {
         let store: Arc<dyn ObjectStore> = match uri.scheme {
             Scheme::File => return open_folder(uri, options),
             Scheme::S3 => {
+                check_environment("AWS_", uri)?;
                 let builder = AmazonS3Builder::from_env().with_url(url);
                 let builder = configured(builder, options, |builder, key, value| {
                     Some(builder.with_config(key.parse().ok()?, value))
@@ -154,6 +155,7 @@ impl Store {
                 Arc::new(builder.build().map_err(as_store_error)?)
             }
             Scheme::Google => {
+                check_environment("GOOGLE_", uri)?;
                 let builder = GoogleCloudStorageBuilder::from_env().with_url(url);
                 let builder = configured(builder, options, |builder, key, value| {
                     Some(builder.with_config(key.parse().ok()?, value))
@@ -162,6 +164,7 @@ impl Store {
                 Arc::new(builder.build().map_err(as_store_error)?)
             }
             Scheme::Azure => {
+                check_environment("AZURE_", uri)?;
                 let builder = MicrosoftAzureBuilder::from_env().with_url(url);
                 let builder = configured(builder, options, |builder, key, value| {
                     Some(builder.with_config(key.parse().ok()?, value))
@@ -207,9 +210,32 @@ fn configured<B: Clone>(
         })
 }
 
+/// The same for what the store takes from the environment.
+fn check_environment(prefix: &str, uri: &StoreUri) -> Result<(), StoreError> {
+    let taken = std::env::vars_os().filter_map(|(key, value)| {
+        let (key, value) = (key.into_string().ok()?, value.into_string().ok()?);
+        (key.starts_with(prefix) && uri.has_option(&key)).then_some((key, value))
+    });
+    for (key, value) in taken {
+        check_endpoint(&key, &value)?;
+    }
+    Ok(())
+}
+
+/// Options that are URLs, whatever stands in front.
+const ENDPOINTS: [&str; 5] = [
+    "endpoint",
+    "endpoint_url",
+    "endpoint_url_s3",
+    "endpoint_url_sts",
+    "base_url",
+];
+
 /// `object_store` takes an endpoint at its word, and panics at the first request where it is no URL.
 fn check_endpoint(key: &str, value: &str) -> Result<(), StoreError> {
-    if !key.to_ascii_lowercase().ends_with("endpoint") {
+    let name = key.to_ascii_lowercase();
+    let is_url = ENDPOINTS.iter().any(|option| name.ends_with(option));
+    if !is_url || name.ends_with("use_fabric_endpoint") {
         return Ok(());
     }
     let authority = value
@@ -292,7 +318,17 @@ mod tests {
             let checked = check_endpoint("aws_endpoint", endpoint);
             assert_eq!(checked.is_ok(), is_fine, "{endpoint}");
         }
-        assert!(check_endpoint("region", "anything").is_ok());
+        for key in [
+            "AWS_ENDPOINT_URL",
+            "aws_endpoint_url_s3",
+            "google_base_url",
+            "msi_endpoint",
+        ] {
+            assert!(check_endpoint(key, "no url").is_err(), "{key}");
+        }
+        for key in ["region", "azure_use_fabric_endpoint"] {
+            assert!(check_endpoint(key, "anything").is_ok(), "{key}");
+        }
     }
 
     #[test]

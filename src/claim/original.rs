@@ -31,7 +31,7 @@ impl Store {
                 "the object is larger than its value",
             ));
         }
-        let object = self.get(place, object_bytes).await?;
+        let object = self.object(place, object_bytes).await?;
         let (form, size, digest) = (ticket.form, ticket.size, ticket.sha256);
         let restored = tokio::task::spawn_blocking(move || restore(object, form, size, &digest));
         restored

@@ -21,6 +21,9 @@ const MOST_NAME_BYTES: usize = 249;
 /// Where stores are tried: no encoded name is this.
 const TRIAL: &str = "=trial";
 
+/// Below a topic's prefix: where its objects lie that nothing names any more. No name by any layout is this.
+const TRASH: &str = "trash";
+
 labelled! {
     /// How objects below a topic's prefix are named.
     Layout {
@@ -42,6 +45,24 @@ impl Place {
     pub fn key(&self) -> &str {
         &self.0
     }
+
+    /// Where its object lies once it has been put into the trash: below its topic's prefix too, so that whoever may read
+    /// the one may read the other.
+    #[must_use]
+    pub fn in_trash(&self) -> Self {
+        let mut parts = self.0.splitn(3, '/');
+        let mut part = || parts.next().unwrap_or_default();
+        Self(format!("{}/{}/{TRASH}/{}", part(), part(), part()))
+    }
+}
+
+/// What a key tells of an object of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnKey {
+    /// Where it is, or was before it was put into the trash.
+    pub place: Place,
+    /// It lies in the trash.
+    pub is_trash: bool,
 }
 
 /// An URI that is not of this store, cluster and topic.
@@ -91,6 +112,23 @@ impl Namespace {
     /// The key that an URI of this store names, whatever is there.
     pub fn key_of<'a>(&self, uri: &'a str) -> Option<&'a str> {
         uri.strip_prefix(&self.base)?.strip_prefix('/')
+    }
+
+    /// Reads a key as this would have written it, for any topic. `None`: a trial, or nobody knows whose it is.
+    pub fn own_key(&self, key: &str) -> Option<OwnKey> {
+        let below = key.strip_prefix(&self.root())?;
+        let (topic, name) = below.split_once('/')?;
+        if topic == TRIAL {
+            return None;
+        }
+        let kept = name
+            .strip_prefix(TRASH)
+            .and_then(|name| name.strip_prefix('/'));
+        let name = kept.unwrap_or(name);
+        is_name(name).then(|| OwnKey {
+            place: Place(format!("{}{topic}/{name}", self.root())),
+            is_trash: kept.is_some(),
+        })
     }
 
     /// Whether a key is that of a [`Namespace::trial`].
@@ -146,9 +184,6 @@ impl Namespace {
             .strip_prefix(&self.prefix(topic))
             .and_then(|name| name.strip_suffix(form.suffix()))
             .ok_or(ForeignUri)?;
-        let is_uuid = |name: &str| {
-            Uuid::parse_str(name).is_ok_and(|uuid| uuid.hyphenated().to_string() == name)
-        };
         let is_ours = match name.split_once('/') {
             Some((folder, name)) => is_day(folder) && name == digest.hex(),
             None => name == digest.hex() || is_uuid(name),
@@ -158,6 +193,26 @@ impl Namespace {
         } else {
             Err(ForeignUri)
         }
+    }
+}
+
+fn is_uuid(name: &str) -> bool {
+    Uuid::parse_str(name).is_ok_and(|uuid| uuid.hyphenated().to_string() == name)
+}
+
+/// A name by one of the layouts, in one of the forms.
+fn is_name(name: &str) -> bool {
+    let is_digest = |name: &str| {
+        name.len() == 64 && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let bare = ObjectForm::ALL
+        .into_iter()
+        .filter_map(|form| name.strip_suffix(form.suffix()))
+        .next_back()
+        .unwrap_or(name);
+    match bare.split_once('/') {
+        Some((folder, name)) => is_day(folder) && is_digest(name),
+        None => is_digest(bare) || is_uuid(bare),
     }
 }
 
@@ -265,6 +320,42 @@ mod tests {
             assert_eq!(other.find("a", &uri, form, &digest), Err(ForeignUri));
             let other = Namespace::new("s3://bucket/claim", "4L6g3nShT-eMCtK--X86sw");
             assert_eq!(other.find("a", &uri, form, &digest), Err(ForeignUri));
+        }
+    }
+
+    #[test]
+    fn a_key_is_read_as_it_was_written_and_no_other_is_ours() {
+        let namespace = namespace();
+        let digest = Digest::of(b"hello");
+        let forms = |layout| ObjectForm::ALL.map(|form| (layout, form));
+        for (layout, form) in Layout::ALL.iter().flat_map(forms) {
+            let place = namespace.place("a.b", *layout, form, &digest, noon());
+            let trash = place.in_trash();
+            let prefix = namespace.prefix("a.b");
+            assert!(trash.key().starts_with(&format!("{prefix}trash/")));
+            for (at, is_trash) in [(&place, false), (&trash, true)] {
+                let place = place.clone();
+                let own = namespace.own_key(at.key());
+                assert_eq!(own, Some(OwnKey { place, is_trash }), "{at:?}");
+            }
+            // Nothing in the trash is a ticket's.
+            let uri = namespace.uri(&trash);
+            assert_eq!(namespace.find("a.b", &uri, form, &digest), Err(ForeignUri));
+        }
+        let root = namespace.root();
+        for key in [
+            namespace.trial().key().to_owned(),
+            namespace.trial().in_trash().key().to_owned(),
+            format!("another/a/{digest}"),
+            format!("{root}a"),
+            format!("{root}a/readme.txt"),
+            format!("{root}a/trash/readme.txt"),
+            format!("{root}a/trash/trash/{digest}"),
+            format!("{root}a/dt=2026-10-29/readme.txt"),
+            format!("{root}a/other/{digest}"),
+            format!("{root}a/{digest}.gz"),
+        ] {
+            assert_eq!(namespace.own_key(&key), None, "{key}");
         }
     }
 

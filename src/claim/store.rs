@@ -19,9 +19,9 @@ use super::place::Place;
 /// An object store, and the folder in it that is ours.
 #[derive(Clone)]
 pub struct Store {
-    store: Arc<dyn ObjectStore>,
+    pub(super) store: Arc<dyn ObjectStore>,
     folder: Path,
-    patience: Patience,
+    pub(super) patience: Patience,
 }
 
 impl fmt::Debug for Store {
@@ -81,7 +81,7 @@ impl Store {
         self
     }
 
-    fn path(&self, key: &str) -> Path {
+    pub(super) fn path(&self, key: &str) -> Path {
         self.folder.parts().chain(Path::from(key).parts()).collect()
     }
 
@@ -136,7 +136,7 @@ impl Store {
         Ok(Put::Renewed)
     }
 
-    async fn write(
+    pub(super) async fn write(
         &self,
         path: &Path,
         object: &Bytes,

@@ -3,8 +3,10 @@
 //!
 //! Invariants: a value's bytes are taken from a bounded room before it is asked for, and given back when the last of
 //! them is gone; what is corrupt is fetched once; what is missing is called lost only past its grace and after two looks
-//! at least; a fetch goes on when a response does without it, and serves the next.
+//! at least; a fetch goes on when a response does without it, and serves the next; where the store itself is wrong, one
+//! fetch at a time tries it (`hold_off`).
 
+mod hold_off;
 mod kept;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +16,7 @@ use bytes::Bytes;
 use tokio::runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use self::hold_off::HoldOff;
 use self::kept::Kept;
 use super::failure::{Class, Failure};
 use super::open::held;
@@ -150,6 +153,7 @@ struct Inner {
     room: Arc<Semaphore>,
     room_units: u32,
     kept: Mutex<Kept>,
+    hold_off: HoldOff,
 }
 
 impl Values {
@@ -171,6 +175,7 @@ impl Values {
                 room: Arc::new(Semaphore::new(room_units as usize)),
                 room_units,
                 kept: Mutex::new(Kept::new(most_kept)),
+                hold_off: HoldOff::default(),
             }),
             runtime,
         }
@@ -300,6 +305,16 @@ impl Inner {
         let mut pause = FIRST_PAUSE;
         let mut missed = None;
         loop {
+            while let Some(failure) = self.hold_off.waits(&wanted.place) {
+                // Others may need it meanwhile.
+                room = None;
+                work.progress.send_replace(Progress::Again(failure));
+                self.hold_off.changed(&wanted.place).await;
+                if work.is_forgotten() {
+                    self.lock().forget(&key, work);
+                    return;
+                }
+            }
             let taken = match room.take() {
                 Some(room) => Some(room),
                 None => self.room(wanted.room_bytes()).await,
@@ -307,7 +322,9 @@ impl Inner {
             let Some(taken) = taken else {
                 return;
             };
-            let failure = match self.fetch(wanted).await {
+            let fetched = self.fetch(wanted).await;
+            self.hold_off.tell(&wanted.place, fetched.as_ref().err());
+            let failure = match fetched {
                 Ok(value) => {
                     self.here(wanted, &key, work, value, taken);
                     return;

@@ -1,14 +1,16 @@
 //! `sizegate claim …`: looks at the claim check from outside: its store, its tickets, what it costs. A file per command.
 //!
-//! Invariant: nothing here changes a topic or an object, but `redrive --apply`, which says so; `doctor` writes one object of
-//! its own and takes it away again.
+//! Invariant: nothing here changes a topic or an object, but `redrive --apply` and `gc --apply`, which say so; `doctor`
+//! writes one object of its own and takes it away again.
 
 mod capacity;
 mod doctor;
 mod fallen;
+mod gc;
 mod orphans;
 mod progress;
 mod redrive;
+mod references;
 mod retention;
 mod tickets;
 mod verify;
@@ -54,6 +56,8 @@ pub enum ClaimCommand {
     Verify(verify::VerifyArgs),
     /// Find objects that no ticket names
     Orphans(orphans::OrphansArgs),
+    /// Put objects that no ticket names into the trash, and remove those that have lain there
+    Gc(gc::GcArgs),
     /// Show what lies in fallback topics, and why
     Fallback(fallen::FallbackArgs),
     /// Bring back records from the fallback topic whose objects are there again
@@ -83,6 +87,7 @@ pub fn run(args: ClaimArgs) -> ExitCode {
         ClaimCommand::Redeem(args) => tickets::redeem(&args),
         ClaimCommand::Verify(args) => verify::run(&args),
         ClaimCommand::Orphans(args) => orphans::run(&args),
+        ClaimCommand::Gc(args) => gc::run(&args),
         ClaimCommand::Fallback(args) => fallen::run(&args),
         ClaimCommand::Redrive(args) => redrive::run(&args),
         ClaimCommand::RetentionCheck(args) => retention::run(&args),

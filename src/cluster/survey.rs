@@ -94,6 +94,21 @@ impl Cluster {
         Ok(facts)
     }
 
+    /// Whether a topic is compacted, asked for now; `None`: there is no such topic, or our principal may not know.
+    ///
+    /// # Errors
+    /// No broker answered, or the one that did stopped.
+    pub async fn is_compacted(&self, topic: &str) -> Result<Option<bool>, CallError> {
+        let mut link = self.0.shared.open_any(deadline_in(OPEN_DEADLINE)).await?;
+        let mut facts = ClusterFacts::default();
+        let commands = Commands::default();
+        named(&mut link, &[topic.to_owned()], &mut facts, &commands).await?;
+        describe_topics(&mut link, &mut facts, &commands).await?;
+        let kept = facts.topic(topic).map(|topic| &topic.kept);
+        let cleanup = kept.and_then(|kept| kept.cleanup.as_ref());
+        Ok(cleanup.map(|cleanup| cleanup.value().compacts))
+    }
+
     /// The names of all topics that we may see and that are not Kafka's own. Works without [`Cluster::run`].
     ///
     /// # Errors

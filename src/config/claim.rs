@@ -7,6 +7,9 @@ use super::Clients;
 use crate::claim::{Key, KeyError, Keys, Layout, Store, StoreError, StoreUri};
 use crate::vocabulary::labelled;
 
+/// The most that [`ClaimCheck::renew_after`] is.
+const RENEW_AFTER: Duration = Duration::from_secs(86_400);
+
 /// Where values go that are offloaded, and what becomes of tickets that cannot be redeemed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimCheck {
@@ -51,6 +54,12 @@ impl ClaimCheck {
             .map(|key| Key::new(&key.id, key.secret.as_bytes()))
             .collect();
         keys.and_then(Keys::new)
+    }
+
+    /// The oldest object that a new ticket is given for; an older one is written again. A day, which a sound retention
+    /// leaves over ([`Need`](crate::claim::Need)), as it does for the layout by days.
+    pub fn renew_after(&self) -> Duration {
+        RENEW_AFTER.min(self.retention.checked_div(2).unwrap_or_default())
     }
 
     /// The fallback topic of a topic.

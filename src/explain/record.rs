@@ -111,6 +111,33 @@ impl EstimatedRecord {
     }
 }
 
+impl EstimatedRecord {
+    /// The fewest records of this batch that bear tickets instead of values so that it has at most so many bytes, and the
+    /// batch with them; `None`: all of them are too few, or it is not larger.
+    pub(super) fn fitting(&self, ticket: &Self, most: u64) -> Option<(u32, Self)> {
+        let records = u64::from(self.records);
+        let saved = self
+            .uncompressed_bytes
+            .checked_sub(ticket.uncompressed_bytes)?;
+        let over = self.uncompressed_bytes.checked_sub(most)?;
+        let count = over
+            .saturating_mul(records)
+            .checked_add(saved.checked_sub(1)?)?;
+        let count = count.checked_div(saved)?;
+        let less = saved.saturating_mul(count).checked_div(records)?;
+        let without = |bytes: u64| bytes.saturating_sub(less);
+        let mixed = Self {
+            uncompressed_bytes: without(self.uncompressed_bytes),
+            batch_bytes: without(self.batch_bytes),
+            request_bytes: without(self.request_bytes),
+            least_request_bytes: without(self.least_request_bytes),
+            ..*self
+        };
+        (count > 0 && count <= records)
+            .then(|| (u32::try_from(count).unwrap_or(self.records), mixed))
+    }
+}
+
 /// Σ over the offset deltas 0 … records − 1, by the ranges in which their varints are as long.
 fn all(records: u32, record: impl Fn(u64) -> (u64, u64)) -> u64 {
     let mut sum = 0u64;

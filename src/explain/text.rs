@@ -157,7 +157,17 @@ pub(super) fn whole(explanation: &Explanation) -> String {
         text.push('\n');
         sizes("A record", record, &mut text);
         if let Some(after) = &explanation.after_offload {
-            sizes("It travels as a ticket,", after, &mut text);
+            match explanation.offloaded_records {
+                Some(offloaded) if offloaded < after.records => {
+                    let what = format!(
+                        "{} of {} values travel as tickets, so that the batch fits; the others,",
+                        grouped(offloaded.into()),
+                        grouped(after.records.into())
+                    );
+                    sizes(&what, after, &mut text);
+                }
+                _ => sizes("It travels as a ticket,", after, &mut text),
+            }
         }
         text.push('\n');
         checks(explanation, &mut text);

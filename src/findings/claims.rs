@@ -8,7 +8,7 @@ use super::{
     CLEANUP_POLICY, Comparison, Finding, FindingRule, Kept, RETENTION_MS, Severity, Stay, Value,
 };
 use crate::claim::{Cover, Need};
-use crate::config::{ClaimCheck, Offload, Redeem};
+use crate::config::{ClaimCheck, Offload, Redeem, Unredeemed};
 use crate::families::MemberKind;
 
 /// What a topic that holds tickets is to the topic whose values they stand for.
@@ -102,16 +102,103 @@ pub(super) fn find(comparison: &Comparison<'_>, found: &mut Vec<Finding>) {
     let Some(claim) = &comparison.config.claim_check else {
         return;
     };
-    for holder in holders(comparison, Duration::ZERO) {
+    let held = holders(comparison, Duration::ZERO);
+    for holder in &held {
         if holder.is_compacted() {
-            found.push(compacted(comparison, &holder));
+            found.push(compacted(comparison, holder));
+            found.extend(left_out(claim, holder));
         } else if let Some(need) = holder.need
             && need.cover() == Cover::Short
         {
-            found.push(short(claim, &holder, &need));
+            found.push(short(claim, holder, &need));
         }
     }
+    found.extend(fallbacks(comparison, claim, &held));
     dead_letters(comparison, found);
+}
+
+/// What a lost record becomes, by the keys of `claim_check.fallback`.
+fn unredeemed(claim: &ClaimCheck) -> [(&'static str, Unredeemed); 2] {
+    let fallback = &claim.fallback;
+    [
+        ("on_missing", fallback.on_missing),
+        ("on_corrupt", fallback.on_corrupt),
+    ]
+}
+
+/// Keys of `claim_check.fallback` that let records fall.
+fn falls(claim: &ClaimCheck) -> Vec<&'static str> {
+    let all = unredeemed(claim).into_iter();
+    let falling = all.filter(|(_, then)| *then == Unredeemed::Fallback);
+    falling.map(|(key, _)| key).collect()
+}
+
+/// Leaving a record out of a compacted topic changes what its key means, and nobody hears of it.
+fn left_out(claim: &ClaimCheck, holder: &Holder<'_>) -> Option<Finding> {
+    let falls = falls(claim);
+    if holder.role != Role::Own || falls.is_empty() {
+        return None;
+    }
+    Some(Finding {
+        severity: Severity::Error,
+        rule: FindingRule::ClaimCompactedFallback,
+        topics: vec![holder.holder.to_string()],
+        values: falls
+            .iter()
+            .map(|key| Value::new("claim_check.fallback", key, "fallback", "config"))
+            .collect(),
+        why: format!(
+            "Consumers of {} would go on without a record whose object is lost, and take its key's last value for the one \
+             before it. sizegate keeps them waiting instead.",
+            holder.holder
+        ),
+        fix: format!(
+            "claim_check: {{fallback: {{{}}}}} (or pass), or take {} out of the rule that offloads it",
+            falls
+                .iter()
+                .map(|key| format!("{key}: hold"))
+                .collect::<Vec<_>>()
+                .join(", "),
+            holder.topic
+        ),
+        also: None,
+    })
+}
+
+/// Topics that are redeemed, and whose fallback topic does not exist: a lost record keeps its consumers waiting.
+fn fallbacks(comparison: &Comparison<'_>, claim: &ClaimCheck, held: &[Holder<'_>]) -> Vec<Finding> {
+    let falls = falls(claim);
+    let own = held.iter().filter(|holder| holder.role == Role::Own);
+    own.filter_map(|holder| {
+        let topic = holder.topic;
+        let offload = comparison.policy.may_offload(topic)?;
+        let fallback = claim.fallback_of(topic);
+        let is_needed = offload.redeem != Redeem::Nobody && !falls.is_empty();
+        if !is_needed || comparison.topic(&fallback).is_some() {
+            return None;
+        }
+        Some(Finding {
+            severity: Severity::Error,
+            rule: FindingRule::ClaimFallbackMissing,
+            topics: vec![topic.to_owned()],
+            values: vec![Value::new(
+                "claim_check.fallback",
+                "topic",
+                claim.fallback.topic.as_str(),
+                "config",
+            )],
+            why: format!(
+                "{topic}: its fallback topic {fallback} does not exist, or cluster.admin may not see it. A record whose object is \
+                 lost keeps its consumers waiting."
+            ),
+            fix: comparison.commands().create_topic(
+                &fallback,
+                &[(CLEANUP_POLICY, "delete"), (RETENTION_MS, "2592000000")],
+            ),
+            also: None,
+        })
+    })
+    .collect()
 }
 
 fn compacted(comparison: &Comparison<'_>, holder: &Holder<'_>) -> Finding {

@@ -43,9 +43,6 @@ pub struct Policy {
     claims: Option<Arc<ClaimRules>>,
 }
 
-/// The oldest object that a new ticket is given for.
-const RENEW_AFTER: Duration = Duration::from_secs(86_400);
-
 /// What all rules that offload have in common.
 #[derive(Debug)]
 pub struct ClaimRules {
@@ -53,8 +50,7 @@ pub struct ClaimRules {
     pub keys: Arc<Keys>,
     /// How objects are named.
     pub layout: Layout,
-    /// An object above this age is written again for a new ticket: a day, which a sound retention leaves over
-    /// ([`Need`](crate::claim::Need)), as it does for the layout by days.
+    /// An object above this age is written again for a new ticket.
     pub renew_after: Duration,
     /// How long an object is kept at least.
     retention: Duration,
@@ -78,7 +74,7 @@ impl ClaimRules {
         Ok(Self {
             keys: Arc::new(keys),
             layout: claim.layout,
-            renew_after: RENEW_AFTER.min(claim.retention.checked_div(2).unwrap_or_default()),
+            renew_after: claim.renew_after(),
             retention: claim.retention,
             grace: claim.grace,
             on_missing: claim.fallback.on_missing,

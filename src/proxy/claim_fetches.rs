@@ -7,8 +7,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::Shared;
 use super::topics::{Resolved, TopicCache};
+use crate::cluster;
 use crate::count::{Count as _, total};
 use crate::policy::ClaimRules;
 use crate::telemetry::ClaimCounts;
@@ -35,16 +38,34 @@ pub(super) struct ClaimTopic {
     pub rules: Arc<ClaimRules>,
     /// Its counters.
     pub counts: Arc<ClaimCounts>,
+    /// What the control plane knows of it; `None` while it knows no such topic.
+    known: Option<Arc<cluster::Topic>>,
 }
 
 impl ClaimTopic {
     /// A topic with these rules.
-    pub(super) fn new(name: &str, rules: Arc<ClaimRules>, shared: &Shared) -> Self {
+    pub(super) fn new(
+        name: &str,
+        known: Option<Arc<cluster::Topic>>,
+        rules: Arc<ClaimRules>,
+        shared: &Shared,
+    ) -> Self {
         Self {
             name: name.into(),
             rules,
             counts: shared.metrics.claims().topic(name),
+            known,
         }
+    }
+
+    /// Its id; nil: not known.
+    pub(super) fn id(&self) -> Uuid {
+        self.known.as_ref().map_or_else(Uuid::nil, |known| known.id)
+    }
+
+    /// It is the topic that has its name now, as far as is known.
+    fn is_current(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| !known.is_retired())
     }
 }
 
@@ -267,6 +288,7 @@ fn find(
     if let Some(AskedOfTopic {
         topic: Some(known), ..
     }) = asked.topic(key)
+        && known.is_current()
     {
         return Some(Some(Arc::clone(known)));
     }
@@ -275,7 +297,9 @@ fn find(
         Resolved::UnknownId(_) => Some(None),
         Resolved::Topic(handle) => {
             let rules = Arc::clone(handle.policy.redeem.as_ref()?);
-            Some(Some(Arc::new(ClaimTopic::new(&handle.name, rules, shared))))
+            let known = handle.known.clone();
+            let topic = ClaimTopic::new(&handle.name, known, rules, shared);
+            Some(Some(Arc::new(topic)))
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::fallback::Fallbacks;
+use super::fallback::{Fallbacks, OfCluster};
 use crate::claim::{Handle, Namespace, Service};
 use crate::cluster::Cluster;
 use crate::config::ClaimCheck;
@@ -58,7 +58,10 @@ impl Claims {
         let lane_units = u32::try_from(budget_bytes / LANE / UNIT_BYTES).unwrap_or(u32::MAX / 8);
         let lane_units = lane_units.clamp(1, u32::MAX / 8);
         let service_handle = service.handle();
-        let writer = Arc::new(cluster.producer(FALLBACK_BYTES));
+        let topics = OfCluster {
+            producer: cluster.producer(FALLBACK_BYTES),
+            cluster: cluster.clone(),
+        };
         Ok(Self {
             handle: service.handle(),
             service: Mutex::new(Some(service)),
@@ -66,7 +69,7 @@ impl Claims {
             namespace: OnceLock::new(),
             lane: Arc::new(Semaphore::new(lane_units as usize)),
             lane_units,
-            fallbacks: Fallbacks::new(writer, service_handle),
+            fallbacks: Fallbacks::new(Arc::new(topics), service_handle),
         })
     }
 

@@ -1,19 +1,25 @@
 //! Records whose ticket cannot be redeemed, on their way to the fallback topic.
 //!
-//! Invariants: who is told that a record is there has an acknowledgement by all replicas in sync; the same record of the
-//! same topic is written once by this process, however many consumers come upon it, while it is remembered.
+//! Invariants: who is told that a record is there has an acknowledgement by all replicas in sync, or was shown it in the
+//! topic; the same record of the same life of a topic is written once by this process, however many consumers come upon it,
+//! while it is remembered, and not if the process before it wrote it lately (`written`).
 
-use std::collections::{HashMap, VecDeque};
+mod compacted;
+mod written;
+
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
+use uuid::Uuid;
 
+pub(super) use self::compacted::Compacted;
 use crate::claim::{Digest, Handle};
-use crate::cluster::{NewRecord, Producer};
+use crate::cluster::{Cluster, NewRecord, Producer};
 use crate::telemetry::ClaimCounts;
 
 /// Records that are remembered as written.
@@ -24,6 +30,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// A value counts as lost for so long; then it is looked for again, as somebody may have put it back.
 const LOST: Duration = Duration::from_secs(600);
+/// Nobody waits longer for what lies in a fallback topic already.
+const LONGEST_READING: Duration = Duration::from_secs(30);
 /// A record that nobody has waited for this long is no longer written.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
@@ -32,6 +40,8 @@ const FORGOTTEN: Duration = Duration::from_secs(60);
 pub struct LostAt {
     /// Its topic.
     pub topic: Arc<str>,
+    /// Its topic's id: one made again under the name begins at offset 0 again. Nil: not known.
+    pub topic_id: Uuid,
     /// Its partition.
     pub partition: i32,
     /// Its offset.
@@ -53,18 +63,39 @@ pub struct FallbackRecord {
     pub headers: Vec<(String, Option<Bytes>)>,
 }
 
-/// The outcome of a write: why not, for people.
-pub(super) type Written = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+/// The outcome of something asked of the cluster: why not, for people.
+type Asked<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
 
-/// Writes records, each acknowledged by all replicas in sync.
-pub trait WriteRecords: Send + Sync {
-    /// Begins to write one.
-    fn write(&self, record: FallbackRecord) -> Written;
+/// The fallback topics.
+pub(super) trait FallbackTopics: Send + Sync {
+    /// Begins to write a record, acknowledged by all replicas in sync.
+    fn write(&self, record: FallbackRecord) -> Asked<()>;
+
+    /// Begins to read what was written lately.
+    fn written(&self, topic: &str) -> Asked<HashSet<LostAt>>;
 }
 
-impl WriteRecords for Producer {
-    fn write(&self, record: FallbackRecord) -> Written {
-        let producer = self.clone();
+/// Those of a cluster.
+pub(super) struct OfCluster {
+    /// Writes.
+    pub producer: Producer,
+    /// Reads.
+    pub cluster: Cluster,
+}
+
+impl FallbackTopics for OfCluster {
+    fn written(&self, topic: &str) -> Asked<HashSet<LostAt>> {
+        let (cluster, topic) = (self.cluster.clone(), topic.to_owned());
+        // Reading asks whoever leads a partition, by borrowed links: it stays on one thread, and has one of its own.
+        let read = move || written::read_now(&cluster, &topic, REMEMBERED, LONGEST_READING);
+        Box::pin(async move {
+            let read = tokio::task::spawn_blocking(read).await;
+            read.map_err(|_| "the process ends".to_owned())?
+        })
+    }
+
+    fn write(&self, record: FallbackRecord) -> Asked<()> {
+        let producer = self.producer.clone();
         Box::pin(async move {
             let written = producer.write(NewRecord {
                 topic: record.topic,
@@ -113,11 +144,18 @@ struct State {
     records: HashMap<LostAt, Arc<Work>>,
     /// Those that are written, the oldest first.
     written: VecDeque<LostAt>,
+    /// What lay in each fallback topic before this process first wrote to it.
+    before: HashMap<Arc<str>, Before>,
 }
+
+/// Read once; whoever comes meanwhile waits for it.
+type Before = Arc<OnceCell<HashSet<LostAt>>>;
 
 /// All of them.
 pub struct Fallbacks {
-    writer: Arc<dyn WriteRecords>,
+    topics: Arc<dyn FallbackTopics>,
+    /// Which topics are compacted.
+    pub(super) compacted: Compacted,
     /// Where writing goes on when a session has ended.
     background: Handle,
     state: Arc<Mutex<State>>,
@@ -125,9 +163,10 @@ pub struct Fallbacks {
 
 impl Fallbacks {
     /// Nothing is written yet.
-    pub fn new(writer: Arc<dyn WriteRecords>, background: Handle) -> Self {
+    pub(super) fn new(topics: Arc<dyn FallbackTopics>, background: Handle) -> Self {
         Self {
-            writer,
+            topics,
+            compacted: Compacted::default(),
             background,
             state: Arc::default(),
         }
@@ -141,12 +180,19 @@ impl Fallbacks {
         class: &'static str,
         make: impl FnOnce() -> FallbackRecord,
     ) {
-        let mut progress = self.begin(at, counts, class, make);
-        let is_over = |progress: &Progress| *progress == Progress::Acknowledged;
-        if progress.wait_for(is_over).await.is_err() {
-            // Nobody writes it any more: whoever comes upon it next begins again.
-            std::future::pending::<()>().await;
-        }
+        acknowledged(self.begin(at, counts, class, make)).await;
+    }
+
+    /// Waits for a record that is on its way, and was not written in vain: its value was found lost a moment ago, and need
+    /// not be looked for meanwhile.
+    pub fn under_way(&self, at: &LostAt) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let state = lock(&self.state);
+        let work = state.records.get(at)?;
+        let is_begun = *work.progress.borrow() == Progress::Begun;
+        is_begun.then(|| {
+            work.touch();
+            acknowledged(work.progress.subscribe())
+        })
     }
 
     /// Why a record is not written yet, if that was tried in vain.
@@ -198,11 +244,19 @@ impl Fallbacks {
             class,
             counts: Arc::clone(counts),
         };
-        let (writer, state) = (Arc::clone(&self.writer), Arc::clone(&self.state));
+        let (topics, state) = (Arc::clone(&self.topics), Arc::clone(&self.state));
         self.background.spawn(async move {
-            lost.write(&*writer, &work, &state).await;
+            lost.write(&*topics, &work, &state).await;
         });
         receiver
+    }
+}
+
+async fn acknowledged(mut progress: watch::Receiver<Progress>) {
+    let is_over = |progress: &Progress| *progress == Progress::Acknowledged;
+    if progress.wait_for(is_over).await.is_err() {
+        // Nobody writes it any more: whoever comes upon it next begins again.
+        std::future::pending::<()>().await;
     }
 }
 
@@ -216,17 +270,17 @@ struct Lost {
 
 impl Lost {
     /// Writes it until it is acknowledged, or nobody waits for that any more.
-    async fn write(self, writer: &dyn WriteRecords, work: &Arc<Work>, state: &Mutex<State>) {
+    async fn write(self, topics: &dyn FallbackTopics, work: &Arc<Work>, state: &Mutex<State>) {
+        if self.was_written(topics, state).await {
+            self.done(work, state);
+            return;
+        }
         let mut pause = FIRST_PAUSE;
         loop {
-            let why = match writer.write(self.record.clone()).await {
+            let why = match topics.write(self.record.clone()).await {
                 Ok(()) => {
                     self.counts.fell_back(self.class);
-                    let _ = work.written_at.set(Instant::now());
-                    let mut state = lock(state);
-                    state.remember(self.at);
-                    drop(state);
-                    work.progress.send_replace(Progress::Acknowledged);
+                    self.done(work, state);
                     return;
                 }
                 Err(why) => why,
@@ -240,6 +294,31 @@ impl Lost {
                 return;
             }
         }
+    }
+}
+
+impl Lost {
+    fn done(self, work: &Work, state: &Mutex<State>) {
+        let _ = work.written_at.set(Instant::now());
+        lock(state).remember(self.at);
+        work.progress.send_replace(Progress::Acknowledged);
+    }
+
+    /// A process before this one wrote it. What cannot be read has nothing in it: a second record harms less than none.
+    async fn was_written(&self, topics: &dyn FallbackTopics, state: &Mutex<State>) -> bool {
+        let before = {
+            let mut state = lock(state);
+            let topic = Arc::clone(&self.record.topic);
+            Arc::clone(state.before.entry(topic).or_default())
+        };
+        let topic = &self.record.topic;
+        let read = before.get_or_init(|| async {
+            topics.written(topic).await.unwrap_or_else(|why| {
+                tracing::warn!(target: "sizegate::redeem", topic = &**topic, "the fallback topic cannot be read: records that a process before this one wrote there may be written again: {why}");
+                HashSet::new()
+            })
+        });
+        read.await.contains(&self.at)
     }
 }
 

@@ -109,7 +109,9 @@ async fn name_topics(job: &mut Job) {
             .rules
             .as_ref()
             .and_then(|(policy, client)| policy.for_client(&topic.name, client).redeem);
-        let named = rules.map(|rules| Arc::new(ClaimTopic::new(&topic.name, rules, &job.shared)));
+        let known = Some(Arc::clone(&topic));
+        let named =
+            rules.map(|rules| Arc::new(ClaimTopic::new(&topic.name, known, rules, &job.shared)));
         let is_other = |of: &Candidate| of.topic.is_some() || of.id != Some(id);
         match named {
             // Its tickets are not redeemed for this client.

@@ -176,6 +176,7 @@ impl Judge {
         self.topics.follow(policy, client);
         let mut evaluated = std::mem::take(&mut self.evaluated);
         evaluated.clear();
+        evaluated.reserve(self.layout.partitions.len());
         // Nothing to drop where every topic is known.
         let mut unknown_ids: Option<BTreeSet<Uuid>> = None;
         let mut unknown_names: Option<BTreeSet<Arc<str>>> = None;
@@ -201,24 +202,23 @@ impl Judge {
                 Resolved::Topic(_) | Resolved::UnknownId(_) | Resolved::Impossible => {}
             }
             for partition_entry in topic.partitions.clone() {
-                let outcome = self.evaluate_partition(
-                    &mut evaluation,
-                    &resolved,
-                    partition_entry,
-                    policy,
-                    asked,
-                );
-                let outcome = match (&asked.offload, &resolved) {
-                    (Some(offload), Resolved::Topic(topic)) => {
-                        offload.adjust(partition_entry, topic, outcome)
-                    }
-                    _ => outcome,
-                };
                 evaluated.push(Evaluated {
                     topic_entry,
                     partition_entry,
-                    outcome,
+                    outcome: self.evaluate_partition(
+                        &mut evaluation,
+                        &resolved,
+                        partition_entry,
+                        policy,
+                        asked,
+                    ),
                 });
+                if let (Some(offload), Resolved::Topic(topic), Some(last)) =
+                    (&asked.offload, &resolved, evaluated.last_mut())
+                {
+                    let outcome = std::mem::replace(&mut last.outcome, Outcome::Pass);
+                    last.outcome = offload.adjust(partition_entry, topic, outcome);
+                }
             }
         }
         let long = evaluation.into_long();

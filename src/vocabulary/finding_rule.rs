@@ -49,6 +49,10 @@ labelled! {
         ClaimRetentionShort = "claim_retention_short",
         /// A topic that holds tickets is compacted.
         ClaimCompacted = "claim_compacted",
+        /// A compacted topic whose lost records would be left out.
+        ClaimCompactedFallback = "claim_compacted_fallback",
+        /// A topic whose lost records go to a topic that does not exist.
+        ClaimFallbackMissing = "claim_fallback_missing",
         /// A retry or dead-letter topic of a topic that is offloaded and redeemed is not offloaded.
         ClaimMemberInline = "claim_member_inline",
     }

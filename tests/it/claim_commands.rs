@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sizegate::vocabulary::Codec;
 
+use crate::claim_store::{Fault, S3};
 use crate::support::batch::random;
 use crate::support::command::{Ran, sizegate};
 use crate::support::process::new_dir;
@@ -241,6 +242,57 @@ fn verify_tells_sound_missing_corrupt_and_forged_tickets_apart() {
     assert!(table.out.contains("DigestMismatch"), "{table:?}");
 }
 
+/// For a person at a terminal, on one line that is gone at the end.
+#[test]
+fn what_is_long_says_at_a_terminal_how_far_it_has_come() {
+    let kafka = Kafka::shared("4.4.0");
+    let s3 = S3::start();
+    let topic = kafka.topic("progress", 1, &[]);
+    let claims = format!(
+        "claim_check:\n{}  keys: [{{id: k1, secret: '{SECRET}'}}]\n\
+         rules:\n- name: large\n  topics: ['{}']\n  limits: {{record_bytes: 64KiB}}\n  action: offload\n",
+        s3.yaml(),
+        topic.name
+    );
+    let proxy = Sizegate::start(kafka, &claims);
+    for n in 0..12 {
+        let sent = batch([Record::of_random(70_000, 800 + n)]).build();
+        produce(&proxy, &[Part::new(&topic, sent)]);
+    }
+    s3.always("GET", Some(Fault::Late));
+    let dir = new_dir("terminal");
+    let file = dir.join("sizegate.yaml");
+    let yaml = format!(
+        "cluster: {{bootstrap_servers: ['{}']}}\n{claims}",
+        kafka.bootstrap()
+    );
+    std::fs::write(&file, yaml).unwrap();
+    // Eight are read at once: with the ninth a second is over.
+    let output = std::process::Command::new("python3")
+        .args([
+            "-c",
+            "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)",
+        ])
+        .arg(env!("CARGO_BIN_EXE_sizegate"))
+        .args(["claim", "verify", &topic.name, "--config"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{out}");
+    let said = format!("\r{}-0: offset ", topic.name);
+    assert!(
+        out.contains(&said) && out.contains(" tickets looked at, 0 without their object"),
+        "{out}"
+    );
+    let (_, table) = out.rsplit_once('\r').unwrap();
+    assert!(
+        out.contains("sound") && !table.contains("looked at"),
+        "{out}"
+    );
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
 #[test]
 fn orphans_are_objects_without_a_ticket_that_had_time_to_get_one() {
     let setup = Setup::new(Server::Moto, "  grace: 1s\n");
@@ -380,6 +432,136 @@ fn doctor_says_what_is_wrong_with_a_store() {
     let ran = sizegate(&["claim", "doctor"], &yaml);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.err.contains("`endpoint` is no endpoint"), "{ran:?}");
+}
+
+/// Without the right to list, what is missing is denied: a lost object would hold its partition for ever.
+#[test]
+fn doctor_tells_a_missing_right_to_list_before_it_pins_a_partition() {
+    let kafka = Kafka::shared("4.4.0");
+    kafka.topic(
+        "claims",
+        1,
+        &[("retention.ms", "604800000"), ("segment.ms", "604800000")],
+    );
+    let checks = |s3: &S3, code: i32| {
+        let yaml = format!(
+            "cluster: {{bootstrap_servers: ['{}']}}\nclaim_check:\n{}  keys: [{{id: k1, secret: '{SECRET}'}}]\n",
+            kafka.bootstrap(),
+            s3.yaml()
+        );
+        let ran = sizegate(&["claim", "doctor", "--output", "json"], &yaml);
+        assert_eq!(ran.code, code, "{ran:?}");
+        ran.json()["checks"].as_array().unwrap().clone()
+    };
+    let of = |checks: &[serde_json::Value], name: &str| {
+        let found = checks.iter().find(|check| check["name"] == name).unwrap();
+        let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
+        (text("verdict"), text("said"), text("remedy"))
+    };
+    let s3 = S3::start();
+    // No rule offloads: that alone is a warning.
+    assert_eq!(of(&checks(&s3, 1), "missing").0, "fine");
+    s3.deny_missing();
+    let denied = checks(&s3, 1);
+    let (verdict, said, remedy) = of(&denied, "missing");
+    assert_eq!(verdict, "error");
+    assert!(
+        said.contains("AccessDenied") && said.contains("cannot be told"),
+        "{said}"
+    );
+    assert!(
+        remedy.contains("s3:ListBucket on the bucket itself"),
+        "{remedy}"
+    );
+    for (name, verdict) in [("write", "fine"), ("read", "fine"), ("list", "warning")] {
+        assert_eq!(of(&denied, name).0, verdict, "{name}");
+    }
+}
+
+/// As far as a scripted endpoint shows: there is no server of Google's to test with.
+#[test]
+fn a_google_store_is_tried_and_its_credentials_are_asked_for() {
+    let kafka = Kafka::shared("4.4.0");
+    let claims = |store: &str| {
+        format!(
+            "claim_check:\n{store}  keys: [{{id: k1, secret: '{SECRET}'}}]\n\
+             rules:\n- name: large\n  topics: ['claims*']\n  limits: {{record_bytes: 64KiB}}\n  action: offload\n"
+        )
+    };
+    let doctor = |store: &str, code: i32| {
+        let servers = kafka.bootstrap();
+        let yaml = format!(
+            "cluster: {{bootstrap_servers: ['{servers}']}}\n{}",
+            claims(store)
+        );
+        let ran = sizegate(&["claim", "doctor"], &yaml);
+        assert_eq!(ran.code, code, "{ran:?}");
+        format!("{}{}", ran.out, ran.err)
+    };
+    let google = S3::start();
+    let topic = kafka.topic("claims", 1, &[]);
+    let proxy = Sizegate::start(kafka, &claims(&google.google_yaml()));
+    produce(
+        &proxy,
+        &[Part::new(
+            &topic,
+            batch([Record::of_random(100_000, 3)]).build(),
+        )],
+    );
+    assert_eq!(google.objects(), 1);
+    let read = crate::support::admin::fetch_stored(&proxy.bootstrap(), &topic.name, 0, 1 << 20);
+    assert!(read.windows(100_000).any(|part| part == random(100_000, 3)));
+    let fine = doctor(&google.google_yaml(), 1);
+    for words in [
+        "was written",
+        "is not written twice",
+        "said to be missing",
+        "can be listed",
+    ] {
+        assert!(fine.contains(words), "{words}: {fine}");
+    }
+    google.always("PUT", Some(Fault::Error(401, "AuthenticationRequired")));
+    let refused = doctor(&google.google_yaml(), 1);
+    assert!(refused.contains("Give the right credentials"), "{refused}");
+    // What the account's file is not, or is not there.
+    for (option, words) in [
+        ("service_account: /no/such/file.json", "/no/such/file.json"),
+        ("service_account_key: 'no json'", "claim_check.store"),
+        (
+            "base_url: 'no url', service_account_key: '{}'",
+            "`base_url` is no endpoint",
+        ),
+    ] {
+        let said = doctor(
+            &format!("  store: gs://bucket/claims\n  store_options: {{{option}}}\n"),
+            2,
+        );
+        assert!(said.contains(words), "{option}: {said}");
+    }
+}
+
+/// An endpoint that is none panicked at the first request where it came from the environment.
+#[test]
+fn an_endpoint_of_the_environment_is_checked_like_one_of_the_configuration() {
+    let dir = new_dir("environment");
+    let file = dir.join("sizegate.yaml");
+    let yaml = format!(
+        "cluster: {{bootstrap_servers: ['127.0.0.1:1']}}\nclaim_check:\n  store: s3://bucket/claims\n  \
+         keys: [{{id: k1, secret: '{SECRET}'}}]\n"
+    );
+    std::fs::write(&file, yaml).unwrap();
+    for key in ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_sizegate"))
+            .args(["claim", "verify", "any", "--config"])
+            .arg(&file)
+            .env(key, "127.0.0.1:9000")
+            .output()
+            .unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains(&format!("`{key}` is no endpoint")), "{err}");
+    }
+    let _ = std::fs::remove_dir_all(&dir);
 }
 
 #[test]

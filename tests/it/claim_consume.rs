@@ -26,14 +26,14 @@ use crate::support::admin::fetch_stored;
 use crate::support::client::text;
 use crate::support::process::new_dir;
 use crate::support::{
-    Connection, Kafka, Part, Program, Record, Sizegate, Topic, batch, eventually,
+    Connection, KAFKA_VERSIONS, Kafka, Part, Program, Record, Sizegate, Topic, batch, eventually,
 };
 
 const SECRET: &str = "a secret of thirty-two bytes, yes";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The store's folder.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -42,11 +42,11 @@ impl Drop for Folder {
 }
 
 impl Folder {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self(new_dir("claims"))
     }
 
-    fn yaml(&self, claim: &str) -> String {
+    pub fn yaml(&self, claim: &str) -> String {
         let store = self.0.display();
         format!(
             "claim_check:\n  store: file://{store}\n  keys: [{{id: k1, secret: '{SECRET}'}}]\n{claim}\
@@ -55,12 +55,12 @@ impl Folder {
         )
     }
 
-    fn start(&self, kafka: &Kafka, claim: &str) -> Sizegate {
+    pub fn start(&self, kafka: &Kafka, claim: &str) -> Sizegate {
         Sizegate::start(kafka, &self.yaml(claim))
     }
 
     /// All objects.
-    fn objects(&self) -> BTreeMap<PathBuf, Bytes> {
+    pub fn objects(&self) -> BTreeMap<PathBuf, Bytes> {
         let mut objects = BTreeMap::new();
         let mut folders = vec![self.0.clone()];
         while let Some(folder) = folders.pop() {
@@ -78,7 +78,7 @@ impl Folder {
     }
 
     /// Where the object of a value is.
-    fn object_of(&self, value: &[u8]) -> PathBuf {
+    pub fn object_of(&self, value: &[u8]) -> PathBuf {
         let name = sha256(value);
         let mut objects = self.objects().into_keys();
         objects
@@ -87,11 +87,11 @@ impl Folder {
     }
 }
 
-fn file_name(path: &Path) -> String {
+pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes)
         .iter()
         .map(|byte| format!("{byte:02x}"))
@@ -99,11 +99,11 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// A value of which every byte counts.
-fn value(bytes: usize, seed: u64) -> Vec<u8> {
+pub fn value(bytes: usize, seed: u64) -> Vec<u8> {
     crate::support::batch::random(bytes, seed)
 }
 
-fn large(bytes: usize, seed: u64) -> Record {
+pub fn large(bytes: usize, seed: u64) -> Record {
     Record::value(value(bytes, seed))
         .key(format!("key-{seed}"))
         .header("content-type", "image/png")
@@ -111,7 +111,7 @@ fn large(bytes: usize, seed: u64) -> Record {
 
 /// What one fetch asks.
 #[derive(Clone, Copy)]
-struct Ask {
+pub struct Ask {
     version: i16,
     offset: i64,
     partition_bytes: i32,
@@ -119,7 +119,7 @@ struct Ask {
 }
 
 impl Ask {
-    fn at(version: i16, offset: i64) -> Self {
+    pub fn at(version: i16, offset: i64) -> Self {
         Self {
             version,
             offset,
@@ -128,7 +128,7 @@ impl Ask {
         }
     }
 
-    fn request(self, topic: &Topic) -> FetchRequest {
+    pub fn request(self, topic: &Topic) -> FetchRequest {
         let partition = FetchPartition::default()
             .with_partition(0)
             .with_fetch_offset(self.offset)
@@ -148,7 +148,7 @@ impl Ask {
             .with_topics(vec![entry])
     }
 
-    fn send(self, connection: &mut Connection, topic: &Topic) -> Bytes {
+    pub fn send(self, connection: &mut Connection, topic: &Topic) -> Bytes {
         let response = connection.ask(&self.request(topic), self.version);
         records(&response)
     }
@@ -161,7 +161,7 @@ fn records(response: &FetchResponse) -> Bytes {
 }
 
 /// The batches in what was fetched.
-fn batches(records: &Bytes) -> Vec<Bytes> {
+pub fn batches(records: &Bytes) -> Vec<Bytes> {
     let mut left = records.clone();
     let mut batches = Vec::new();
     while !left.is_empty() {
@@ -171,7 +171,7 @@ fn batches(records: &Bytes) -> Vec<Bytes> {
     batches
 }
 
-fn open(bytes: &Bytes) -> OpenBatch {
+pub fn open(bytes: &Bytes) -> OpenBatch {
     OpenBatch::open(bytes, u64::MAX, &mut Decoders::new()).unwrap()
 }
 
@@ -185,10 +185,20 @@ fn without_brokers_own(batch: &[u8]) -> Vec<u8> {
 
 #[test]
 fn in_every_version_what_was_sent_comes_back_byte_for_byte() {
-    let kafka = Kafka::shared("4.4.0");
+    for kafka in KAFKA_VERSIONS.map(Kafka::shared) {
+        comes_back(kafka);
+    }
+}
+
+fn comes_back(kafka: &Kafka) {
     let folder = Folder::new();
     let sizegate = folder.start(kafka, "");
     let mut connection = Connection::open(sizegate.bootstrap());
+    let newest = if kafka.version().starts_with('3') {
+        17
+    } else {
+        18
+    };
     for &codec in Codec::ALL {
         let topic = kafka.topic("claims", 1, &[]);
         let records = [
@@ -200,7 +210,7 @@ fn in_every_version_what_was_sent_comes_back_byte_for_byte() {
         let sent = batch(records).codec(codec).build();
         let response = connection.produce(9, -1, &[Part::new(&topic, sent.clone())]);
         assert_eq!(response[0].code, 0, "{codec}: {:?}", response[0].text);
-        for version in 4..=18 {
+        for version in 4..=newest {
             let fetched = eventually(PATIENCE, "all of it", || {
                 // On a busy machine a response may leave before all originals have come.
                 let fetched = batches(&Ask::at(version, 0).send(&mut connection, &topic));
@@ -260,7 +270,7 @@ fn readers() -> Vec<(&'static str, Program)> {
 }
 
 /// Offset and sha256 of each record.
-fn seen(lines: &[Value]) -> Vec<(i64, String)> {
+pub fn seen(lines: &[Value]) -> Vec<(i64, String)> {
     let records = lines.iter().filter(|line| line.get("sha256").is_some());
     records
         .map(|line| {
@@ -329,14 +339,14 @@ fn real_consumers_unchanged_read_what_was_sent() {
 
 /// A fallback record: key, class, original topic, partition and offset.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Fallen {
-    key: String,
-    class: String,
-    at: (String, i32, i64),
+pub struct Fallen {
+    pub key: String,
+    pub class: String,
+    pub at: (String, i32, i64),
 }
 
 /// What lies in a topic's fallback topic. Each has its ticket and its mark.
-fn fallen(kafka: &Kafka, topic: &Topic) -> Vec<Fallen> {
+pub fn fallen(kafka: &Kafka, topic: &Topic) -> Vec<Fallen> {
     let name = format!("{}.claim.missing", topic.name);
     let mut all = Vec::new();
     for stored in batches(&fetch_stored(&kafka.bootstrap(), &name, 0, 16 << 20)) {
@@ -368,14 +378,14 @@ fn fallen(kafka: &Kafka, topic: &Topic) -> Vec<Fallen> {
 }
 
 /// A topic with its fallback topic.
-fn with_fallback(kafka: &Kafka, configs: &[(&str, &str)]) -> Topic {
+pub fn with_fallback(kafka: &Kafka, configs: &[(&str, &str)]) -> Topic {
     let topic = kafka.topic("claims", 1, &[]);
     kafka.create_topic(&format!("{}.claim.missing", topic.name), 1, 1, configs);
     topic
 }
 
 /// So that a missing object is called lost soon.
-const SOON: &str = "  grace: 1s\n";
+pub const SOON: &str = "  grace: 1s\n";
 
 /// Five events of 307,206 bytes, of which the second's object is deleted and the fourth's is another.
 fn five_events(
@@ -450,7 +460,19 @@ fn of_five_events_one_missing_and_one_tampered_three_arrive_and_two_are_in_the_f
 }
 
 /// Fetches a partition from `from` to `end` as a consumer does: what it has seen, by offset, and how far it came.
-fn consume(
+pub fn consume(
+    connection: &mut Connection,
+    topic: &Topic,
+    from: i64,
+    responses: usize,
+    seen: &mut BTreeMap<i64, String>,
+) -> Option<i64> {
+    consume_at(12, connection, topic, from, responses, seen)
+}
+
+/// The same in another version; from 13 on by the topic's id, which a broker may not know yet.
+pub fn consume_at(
+    version: i16,
     connection: &mut Connection,
     topic: &Topic,
     from: i64,
@@ -459,9 +481,12 @@ fn consume(
 ) -> Option<i64> {
     let mut next = from;
     for _ in 0..responses {
-        let fetched = Ask::at(12, next).request(topic);
-        connection.send(&fetched, 12);
-        let (_, response) = connection.try_receive::<FetchResponse>(12).ok()?;
+        let fetched = Ask::at(version, next).request(topic);
+        connection.send(&fetched, version);
+        let (_, response) = connection.try_receive::<FetchResponse>(version).ok()?;
+        if version >= 13 && response.responses[0].partitions[0].error_code == 100 {
+            continue;
+        }
         for bytes in batches(&records(&response)) {
             let batch = OpenBatch::open(&bytes, u64::MAX, &mut Decoders::new());
             let header = BatchHeader::read(&bytes).unwrap();

@@ -30,14 +30,19 @@ use crate::support::{Connection, Kafka, Part, Program, Record, Sizegate, batch, 
 
 const SECRET: &str = "a secret of thirty-two bytes, yes";
 const PATIENCE: Duration = Duration::from_secs(120);
-const BUDGET: u64 = 64 << 20;
 const TOPIC: &str = "claims-scripted";
 const VERSION: i16 = 12;
 
+/// Of the proxy's memory: 64 MiB, or what somebody wants to see who has the time.
+fn budget() -> u64 {
+    let mib = std::env::var("CLAIM_BUDGET_MIB").ok();
+    mib.and_then(|text| text.parse::<u64>().ok()).unwrap_or(64) << 20
+}
+
 fn yaml(folder: &std::path::Path) -> String {
-    let store = folder.display();
+    let (store, budget) = (folder.display(), budget());
     format!(
-        "memory: {{budget: 64MiB}}\nclaim_check:\n  store: file://{store}\n  keys: [{{id: k1, secret: '{SECRET}'}}]\n  grace: 10ms\n\
+        "memory: {{budget: {budget}}}\nclaim_check:\n  store: file://{store}\n  keys: [{{id: k1, secret: '{SECRET}'}}]\n  grace: 10ms\n\
          rules:\n- name: large\n  topics: ['claims*']\n  limits: {{record_bytes: 64KiB, batch_bytes: 1MiB}}\n  action: offload\n"
     )
 }
@@ -248,7 +253,7 @@ fn a_ticket_that_lies_is_never_taken_for_an_original_and_costs_no_memory() {
     assert!(values(&ask(records)) == [&issued.value[..]]);
     assert_eq!(sizegate.log().matches("panicked").count(), 0);
     let peak = sizegate.process().peak_rss_bytes();
-    assert!(peak <= 2 * BUDGET, "{} MiB at the peak", peak >> 20);
+    assert!(peak <= 2 * budget(), "{} MiB at the peak", peak >> 20);
 }
 
 #[test]
@@ -292,10 +297,11 @@ fn a_response_with_any_byte_changed_is_passed_closed_or_held() {
     assert!(values(&records) == expected);
     assert_eq!(sizegate.log().matches("panicked").count(), 0);
     let peak = sizegate.process().peak_rss_bytes();
-    assert!(peak <= 2 * BUDGET, "{} MiB at the peak", peak >> 20);
+    assert!(peak <= 2 * budget(), "{} MiB at the peak", peak >> 20);
 }
 
-/// Values of 5 MiB of the test below: 2,000 where somebody has the time.
+/// Values of 5 MiB of the test below: 2,000 where somebody has the time (with `CLAIM_BUDGET_MIB=256`, and `SIZEGATE_BIN`
+/// a release build).
 fn many() -> u64 {
     let many = std::env::var("CLAIM_VALUES").ok();
     many.and_then(|text| text.parse().ok()).unwrap_or(24)
@@ -345,7 +351,9 @@ fn three_groups_read_many_times_the_memory_there_is_and_nobody_asks_in_vain() {
         groups.into_iter().for_each(|group| group.join().unwrap());
     });
     let peak = sizegate.process().peak_rss_bytes();
-    assert!(peak <= 2 * BUDGET, "{} MiB at the peak", peak >> 20);
+    println!("{} values, {} MiB at the peak", many(), peak >> 20);
+    assert!(peak <= 2 * budget(), "{} MiB at the peak", peak >> 20);
+    let _ = fs::remove_dir_all(&folder);
 }
 
 fn take(

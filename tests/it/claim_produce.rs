@@ -570,4 +570,28 @@ fn explain_knows_what_a_record_becomes_and_who_refuses_that() {
         explain("1000", "24")["after_offload"],
         serde_json::Value::Null
     );
+    // Of a batch that is too large as few as it takes: to the byte what lies on the broker.
+    let records =
+        (0..30).map(|n| Record::of_random(60_000, 70 + n).key("a key of 24 bytes, right"));
+    let sent = [Part::new(&topic, batch(records).build())];
+    let response = Connection::open(sizegate.bootstrap()).produce(9, -1, &sent);
+    assert_eq!(response[0].code, 0, "{:?}", response[0].text);
+    let stored = &self::stored(kafka, &topic, 0)[1];
+    let asked = [
+        "explain",
+        &topic.name,
+        "--value-bytes",
+        "60000",
+        "--key-bytes",
+        "24",
+    ];
+    let asked = [&asked[..], &["--records", "30", "--output", "json"]].concat();
+    let said = crate::support::command::sizegate(&asked, &yaml).json();
+    let tickets = stored
+        .batch
+        .parts()
+        .filter(|(_, parts)| parts.headers_count == 1);
+    assert_eq!(said["offloaded_records"], tickets.count());
+    assert_eq!(said["after_offload"]["batch_bytes"], stored.bytes.len());
+    assert_eq!(said["passes"], true);
 }

@@ -3,84 +3,31 @@
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use serde_json::Value;
 use sizegate::claim::Digest;
 
 use crate::support::batch::random;
 use crate::support::command::{Ran, sizegate};
-use crate::support::process::new_dir;
-use crate::support::stores::{Bucket, Server};
+use crate::support::stores::{Server, Store};
 use crate::support::{Connection, Kafka, Part, Program, Record, Sizegate, Topic, batch, unique};
 
 const SECRET: &str = "a secret of thirty-two bytes, yes";
 const TAMPERED: &str = "{\"tampered\":true}";
 
-enum Store {
-    Folder(PathBuf),
-    Bucket(Bucket),
+/// A `claim_check` over a store, and a rule.
+fn yaml(store: &Store) -> String {
+    format!(
+        "claim_check:\n{}  keys: [{{id: k1, secret: '{SECRET}'}}]\n  grace: 1s\n\
+         rules:\n- name: large\n  topics: ['claims*']\n  limits: {{record_bytes: 64KiB, batch_bytes: 1MiB}}\n  \
+         action: offload\n",
+        store.yaml()
+    )
 }
 
-impl Store {
-    fn yaml(&self) -> String {
-        let store = match self {
-            Self::Folder(folder) => format!("  store: file://{}\n", folder.display()),
-            Self::Bucket(bucket) => bucket.yaml(),
-        };
-        format!(
-            "claim_check:\n{store}  keys: [{{id: k1, secret: '{SECRET}'}}]\n  grace: 1s\n\
-             rules:\n- name: large\n  topics: ['claims*']\n  limits: {{record_bytes: 64KiB, batch_bytes: 1MiB}}\n  \
-             action: offload\n"
-        )
-    }
-
-    fn objects(&self) -> Vec<String> {
-        match self {
-            Self::Folder(folder) => {
-                let files = walk(folder).into_iter();
-                files.map(|path| path.display().to_string()).collect()
-            }
-            Self::Bucket(bucket) => bucket.objects().into_iter().map(|of| of.key).collect(),
-        }
-    }
-
-    fn key_of(&self, value: &[u8]) -> String {
-        let name = Digest::of(value).hex();
-        let mut keys = self.objects().into_iter();
-        keys.find(|key| key.ends_with(&name)).expect("an object")
-    }
-
-    fn delete(&self, key: &str) {
-        match self {
-            Self::Folder(_) => fs::remove_file(key).unwrap(),
-            Self::Bucket(bucket) => bucket.delete(key),
-        }
-    }
-
-    fn tamper(&self, key: &str) {
-        match self {
-            Self::Folder(_) => fs::write(key, TAMPERED).unwrap(),
-            Self::Bucket(bucket) => bucket.put(key, TAMPERED),
-        }
-    }
-}
-
-fn walk(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                found.push(path);
-            }
-        }
-    }
-    found
+fn key_of(store: &Store, value: &[u8]) -> String {
+    let name = Digest::of(value).hex();
+    let mut keys = store.keys().into_iter();
+    keys.find(|key| key.ends_with(&name)).expect("an object")
 }
 
 struct Story {
@@ -94,7 +41,7 @@ struct Story {
 impl Story {
     fn begin(store: Store) -> Self {
         let kafka = Kafka::shared("4.4.0");
-        let sizegate = Sizegate::start(kafka, &store.yaml());
+        let sizegate = Sizegate::start(kafka, &yaml(&store));
         let topic = kafka.topic("claims", 1, &[]);
         kafka.create_topic(&format!("{}.claim.missing", topic.name), 1, 1, &[]);
         let story = Self {
@@ -107,9 +54,11 @@ impl Story {
         for n in 0..5 {
             story.produce(n);
         }
-        assert_eq!(story.store.objects().len(), 5);
-        story.store.delete(&story.store.key_of(&story.events[1]));
-        story.store.tamper(&story.store.key_of(&story.events[3]));
+        assert_eq!(story.store.keys().len(), 5);
+        story.store.delete(&key_of(&story.store, &story.events[1]));
+        story
+            .store
+            .put(&key_of(&story.store, &story.events[3]), TAMPERED);
         story
     }
 
@@ -151,7 +100,7 @@ impl Story {
         let servers = self.kafka.bootstrap();
         let yaml = format!(
             "cluster: {{bootstrap_servers: ['{servers}']}}\n{}",
-            self.store.yaml()
+            yaml(&self.store)
         );
         sizegate(&[&["claim"], words].concat(), &yaml)
     }
@@ -241,10 +190,10 @@ fn tell(store: Store) {
 
 #[test]
 fn on_a_folder_five_events_come_to_their_end() {
-    tell(Store::Folder(new_dir("claims")));
+    tell(Store::folder());
 }
 
 #[test]
 fn on_s3_five_events_come_to_their_end() {
-    tell(Store::Bucket(Bucket::new(Server::S3sFs)));
+    tell(Store::bucket(Server::S3sFs));
 }

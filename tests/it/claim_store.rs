@@ -1,12 +1,12 @@
 //! The object store as the claim check uses it: a folder, and an S3 that answers what a test scripts.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use sizegate::claim::{
@@ -193,14 +193,20 @@ pub enum Fault {
     DoneAndSilence,
     /// The connection is closed before the request's body is read.
     ResetInTheMiddle,
+    /// The request is done, a second late.
+    Late,
 }
 
 #[derive(Default)]
 struct Bucket {
+    /// What becomes of every such request.
+    always: Option<(String, Fault)>,
+    /// Nobody may list: what is missing is denied.
+    denies_missing: bool,
     objects: HashMap<String, (Vec<u8>, SystemTime)>,
     faults: VecDeque<(String, Fault)>,
-    /// Method and path of each request.
-    seen: Vec<String>,
+    /// Method and path of each request, and when it came.
+    seen: Vec<(Instant, String)>,
     /// What each upload says of its checksum.
     checksums: Vec<String>,
 }
@@ -252,8 +258,56 @@ impl S3 {
         bucket
             .seen
             .iter()
-            .filter(|seen| seen.starts_with(method))
+            .filter(|(_, seen)| seen.starts_with(method))
             .count()
+    }
+
+    /// When each object was asked for in its place, by its path.
+    pub fn looks(&self) -> BTreeMap<String, Vec<Instant>> {
+        let mut looks: BTreeMap<String, Vec<Instant>> = BTreeMap::new();
+        for (at, seen) in &self.bucket.lock().unwrap().seen {
+            let path = seen
+                .strip_prefix("GET ")
+                .filter(|path| !path.contains("/trash/"));
+            if let Some(path) = path {
+                looks.entry(path.to_owned()).or_default().push(*at);
+            }
+        }
+        looks
+    }
+
+    /// What becomes of every such request from now on.
+    pub fn always(&self, method: &str, fault: Option<Fault>) {
+        self.bucket.lock().unwrap().always = fault.map(|fault| (method.to_owned(), fault));
+    }
+
+    /// From now on nobody may list.
+    pub fn deny_missing(&self) {
+        self.bucket.lock().unwrap().denies_missing = true;
+    }
+
+    /// All objects are gone.
+    pub fn forget(&self) {
+        self.bucket.lock().unwrap().objects.clear();
+    }
+
+    /// `store:` and `store_options:` of a `claim_check`, two spaces in.
+    pub fn yaml(&self) -> String {
+        format!(
+            "  store: s3://bucket/claims\n  store_options: {{endpoint: 'http://127.0.0.1:{}', region: eu-west-1, \
+             allow_http: 'true', access_key_id: k, secret_access_key: s}}\n",
+            self.port
+        )
+    }
+
+    /// The same as Google's: with a service account that needs no token.
+    pub fn google_yaml(&self) -> String {
+        let account = "{\"private_key\": \"p\", \"private_key_id\": \"i\", \"client_email\": \"e\", \"disable_oauth\": true}";
+        format!(
+            "  store: gs://bucket/claims\n  store_options: {{base_url: 'http://127.0.0.1:{}', allow_http: 'true', \
+             service_account_key: '{account}'}}\n",
+            self.port
+        )
     }
 
     /// What each upload said of its checksum.
@@ -293,7 +347,8 @@ impl S3 {
         }
         let mut words = head[0].split(' ');
         let method = words.next().unwrap().to_owned();
-        let path = words.next().unwrap().replace("%3D", "=");
+        let path = words.next().unwrap();
+        let path = percent_decoded(path);
         let header = |name: &str| {
             head.iter().find_map(|line| {
                 let (key, value) = line.split_once(": ")?;
@@ -313,7 +368,9 @@ impl S3 {
             let mut bucket = self.bucket.lock().unwrap();
             if is_cut(&bucket) {
                 bucket.faults.pop_front();
-                bucket.seen.push(format!("{method} {path}"));
+                bucket
+                    .seen
+                    .push((Instant::now(), format!("{method} {path}")));
                 return;
             }
         }
@@ -322,17 +379,27 @@ impl S3 {
         if reader.read_exact(&mut body).is_err() {
             return;
         }
-        let is_create = header("if-none-match").is_some();
+        let google = header("x-goog-if-generation-match").is_some_and(|of| of == "0");
+        let is_create = google || header("if-none-match").is_some();
+        let late = self.bucket.lock().unwrap().always.clone();
+        if late.is_some_and(|(on, fault)| on == method && matches!(fault, Fault::Late)) {
+            std::thread::sleep(Duration::from_secs(1));
+        }
         let response = self.response(&method, &path, body, is_create);
         response.write(stream, &method);
     }
 
     fn response(&self, method: &str, path: &str, body: Vec<u8>, is_create: bool) -> Response {
         let mut bucket = self.bucket.lock().unwrap();
-        bucket.seen.push(format!("{method} {path}"));
+        bucket
+            .seen
+            .push((Instant::now(), format!("{method} {path}")));
+        let always = bucket.always.clone();
         let fault = match bucket.faults.front() {
             Some((on, _)) if on == method => bucket.faults.pop_front().map(|(_, fault)| fault),
-            _ => None,
+            _ => always
+                .filter(|(on, _)| on == method)
+                .map(|(_, fault)| fault),
         };
         match fault {
             Some(Fault::Error(status, code)) => return Response::error(status, code),
@@ -340,8 +407,28 @@ impl S3 {
             Some(Fault::Silence) => return Response::Silence,
             _ => {}
         }
+        if let Some(prefix) = path.strip_prefix("/bucket?").and_then(listed_prefix) {
+            return match bucket.denies_missing {
+                true => Response::error(403, "AccessDenied"),
+                false => bucket.list(&prefix),
+            };
+        }
         let there = bucket.objects.get(path).cloned();
         let response = match (method, there) {
+            ("GET" | "HEAD", None) if bucket.denies_missing => Response::error(403, "AccessDenied"),
+            // Of many at a time, by their keys.
+            ("POST", _) if path.contains("?delete") => {
+                let body = String::from_utf8(body).unwrap();
+                for key in body.split("<Key>").skip(1) {
+                    let key = key.split("</Key>").next().unwrap();
+                    bucket.objects.remove(&format!("/bucket/{key}"));
+                }
+                Response::Object(b"<DeleteResult/>".to_vec(), SystemTime::now())
+            }
+            ("DELETE", _) => {
+                bucket.objects.remove(path);
+                Response::Object(Vec::new(), SystemTime::now())
+            }
             ("PUT", Some(_)) if is_create => Response::error(412, "PreconditionFailed"),
             ("PUT", _) => {
                 bucket
@@ -363,6 +450,49 @@ impl S3 {
             }
             (_, response) => response,
         }
+    }
+}
+
+/// What a request lists, if it does.
+fn listed_prefix(query: &str) -> Option<String> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs
+        .find(|(key, _)| *key == "prefix")
+        .map(|(_, prefix)| prefix.to_owned())
+}
+
+fn percent_decoded(path: &str) -> String {
+    let mut parts = path.split('%');
+    let mut decoded = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (hex, rest) = part.split_at(2);
+        decoded.push(char::from(u8::from_str_radix(hex, 16).unwrap()));
+        decoded.push_str(rest);
+    }
+    decoded
+}
+
+impl Bucket {
+    fn list(&self, prefix: &str) -> Response {
+        let prefix = format!("/bucket/{prefix}");
+        let below = self
+            .objects
+            .iter()
+            .filter(|(key, _)| key.starts_with(&prefix));
+        let entries: String = below
+            .map(|(key, (object, written))| {
+                format!(
+                    "<Contents><Key>{}</Key><LastModified>{}</LastModified><ETag>\"e\"</ETag><Size>{}</Size></Contents>",
+                    key.trim_start_matches("/bucket/"),
+                    sizegate::text::rfc3339(*written),
+                    object.len()
+                )
+            })
+            .collect();
+        let body = format!(
+            "<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
+        );
+        Response::Object(body.into_bytes(), SystemTime::now())
     }
 }
 

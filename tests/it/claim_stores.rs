@@ -283,14 +283,6 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-fn scripted(s3: &S3) -> String {
-    format!(
-        "  store: s3://bucket/claims\n  store_options: {{endpoint: 'http://127.0.0.1:{}', region: eu-west-1, \
-         allow_http: 'true', access_key_id: k, secret_access_key: s}}\n",
-        s3.port
-    )
-}
-
 #[test]
 fn what_a_producer_sees_of_a_store_that_fails_is_what_the_docs_say() {
     let kafka = Kafka::shared("4.4.0");
@@ -318,7 +310,7 @@ fn what_a_producer_sees_of_a_store_that_fails_is_what_the_docs_say() {
         for topic in [&refuse, &inline] {
             let before = stored(kafka, topic).len();
             let s3 = S3::start();
-            let sizegate = Sizegate::start(kafka, &yaml(&scripted(&s3), ""));
+            let sizegate = Sizegate::start(kafka, &yaml(&s3.yaml(), ""));
             s3.script("PUT", faults.clone());
             let sent = [Part::new(
                 topic,
@@ -347,7 +339,7 @@ fn what_a_producer_sees_of_a_store_that_fails_is_what_the_docs_say() {
 fn a_silent_store_costs_a_client_no_more_than_it_waits() {
     let kafka = Kafka::shared("4.4.0");
     let s3 = S3::start();
-    let sizegate = Sizegate::start(kafka, &yaml(&scripted(&s3), ""));
+    let sizegate = Sizegate::start(kafka, &yaml(&s3.yaml(), ""));
     let topic = kafka.topic("silent", 1, &[]);
     // The raw client gives a request 30 s, of which the store gets 24 at most. Silent once: the next attempt stores it.
     s3.script("PUT", [Fault::Silence]);
@@ -381,7 +373,7 @@ fn killed_before_the_store_has_answered_it_leaves_an_object_and_no_ticket() {
         &topic,
         batch([Record::of_random(300_000, 1)]).build(),
     )];
-    let mut sizegate = Sizegate::start(kafka, &yaml(&scripted(&s3), ""));
+    let mut sizegate = Sizegate::start(kafka, &yaml(&s3.yaml(), ""));
     s3.script("PUT", [Fault::DoneAndSilence]);
     let mut connection = Connection::open(sizegate.bootstrap());
     connection.send_produce(9, -1, &sent);
@@ -392,7 +384,7 @@ fn killed_before_the_store_has_answered_it_leaves_an_object_and_no_ticket() {
     sizegate.process().wait(PATIENCE);
     assert_eq!(stored(kafka, &topic).len(), 0);
 
-    let sizegate = Sizegate::start(kafka, &yaml(&scripted(&s3), ""));
+    let sizegate = Sizegate::start(kafka, &yaml(&s3.yaml(), ""));
     let response = Connection::open(sizegate.bootstrap()).produce(9, -1, &sent);
     assert_eq!(response[0].code, 0, "{:?}", response[0].text);
     assert_eq!(s3.objects(), 1);

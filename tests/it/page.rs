@@ -401,6 +401,7 @@ fn explanation() -> Explanation {
         }],
         record: None,
         after_offload: None,
+        offloaded_records: None,
         checks: vec![Check {
             by: Party::Sizegate,
             what: HOSTILE.into(),

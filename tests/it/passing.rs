@@ -359,7 +359,7 @@ fn a_broker_that_closes_in_the_middle_ends_the_connection() {
 
 /// Large and small requests in turn, in one stream.
 fn stream(broker: &Broker, version: i16) -> (Vec<u8>, Vec<Vec<u8>>) {
-    let sizes = [300_000, 300, 40_000, 600, 500_000, 1_000_000, 70_000, 300];
+    let sizes = [300_000, 300, 66_500, 600, 500_000, 1_000_000, 70_000, 300];
     let frames: Vec<Vec<u8>> = sizes
         .iter()
         .enumerate()
@@ -490,7 +490,7 @@ fn served(nth: usize) -> Vec<Vec<usize>> {
             vec![500],
             vec![40_000; 2],
         ],
-        4 => vec![vec![32_767], vec![32_768], vec![32_769]],
+        4 => vec![vec![65_535], vec![65_536], vec![65_537]],
         5 => vec![vec![200]],
         6 => vec![vec![70; 2000], vec![2 * MIB, 300], vec![300, MIB]],
         _ => vec![vec![1000; 30]; 8],

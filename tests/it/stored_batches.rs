@@ -4,16 +4,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use kafka_protocol::messages::TopicName;
-use kafka_protocol::messages::delete_records_request::{
-    DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic,
-};
 use sizegate::cluster::{At, ReadError, StoredBatch, TopicReader};
 use sizegate::vocabulary::Codec;
 
 use crate::control_plane::{runtime, unpolled};
-use crate::support::admin::{fetch_stored, leader};
-use crate::support::client::text;
+use crate::support::admin::{delete_records, fetch_stored, leader};
 use crate::support::{Connection, KAFKA_VERSIONS, Kafka, Part, Record, Topic, batch};
 
 async fn reader(bootstrap: &str, topic: &str) -> TopicReader {
@@ -167,7 +162,7 @@ fn what_is_deleted_meanwhile_is_passed_and_counted() {
         let mut reader = reader(&kafka.bootstrap(), &topic.name).await.fetch_bytes(1);
         let mut batches = reader.batches(0, 0, 15);
         assert_eq!(batches.next().await.unwrap().unwrap().base_offset, 0);
-        delete_records(kafka, &topic, 7);
+        delete_records(&kafka.bootstrap(), &topic.name, 7);
         let mut read = Vec::new();
         while let Some(batch) = batches.next().await.unwrap() {
             read.push(batch.base_offset);
@@ -175,19 +170,4 @@ fn what_is_deleted_meanwhile_is_passed_and_counted() {
         assert_eq!(read, [7, 9, 12, 13]);
         assert_eq!(batches.deleted(), 6);
     });
-}
-
-fn delete_records(kafka: &Kafka, topic: &Topic, below: i64) {
-    let part = DeleteRecordsPartition::default()
-        .with_partition_index(0)
-        .with_offset(below);
-    let entry = DeleteRecordsTopic::default()
-        .with_name(TopicName(text(&topic.name)))
-        .with_partitions(vec![part]);
-    let request = DeleteRecordsRequest::default()
-        .with_topics(vec![entry])
-        .with_timeout_ms(60_000);
-    let to = leader(&kafka.bootstrap(), &topic.name, 0);
-    let response = Connection::open(to.as_str()).ask(&request, 2);
-    assert_eq!(response.topics[0].partitions[0].error_code, 0);
 }

@@ -10,11 +10,21 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::support::certs::Certs;
+use crate::support::client::{frame, produce_request, text};
 use crate::support::http;
 use crate::support::process::new_dir;
 use crate::support::programs::Output;
+use crate::support::scripted::Broker;
 use crate::support::sizegate::Builder;
-use crate::support::{Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Program, Sizegate, Topic};
+use crate::support::{
+    Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Program, Sizegate, Topic,
+    batch_of_bytes, eventually,
+};
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::{
+    ApiKey, BrokerId, FetchRequest, ProduceResponse, ResponseHeader, TopicName,
+};
+use kafka_protocol::protocol::Decodable as _;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -339,6 +349,91 @@ fn a_broker_that_is_reached_in_the_wrong_way_is_named_in_the_log_and_keeps_sizeg
         &other_name,
         &["the broker's certificate is for another name"],
     );
+}
+
+/// Sends a request in two pieces, and reads its response.
+fn ask(stream: &mut (impl Read + Write), request: &[u8], between: impl FnOnce()) -> Vec<u8> {
+    let (first, last) = request.split_at(request.len() / 2);
+    stream.write_all(first).unwrap();
+    between();
+    stream.write_all(last).unwrap();
+    let mut prefix = [0; 4];
+    stream.read_exact(&mut prefix).unwrap();
+    let mut response = vec![0; u32::from_be_bytes(prefix) as usize];
+    stream.read_exact(&mut response).unwrap();
+    response
+}
+
+/// Produces a batch of 2 MiB and fetches it.
+fn assert_carries_large_batches(stream: &mut (impl Read + Write), topic: &Topic) {
+    let records = batch_of_bytes(2 << 20).build();
+    // What the broker changes is before its checksum.
+    let kept = records.slice(17..);
+    let produce = produce_request(None, -1, &[Part::new(topic, records)]);
+    let response = ask(stream, &frame(&produce, 9, 1, None), || ());
+    let mut rest = bytes::Bytes::from(response);
+    ResponseHeader::decode(&mut rest, 1).unwrap();
+    let produced = ProduceResponse::decode(&mut rest, 9).unwrap();
+    let partition = &produced.responses[0].partition_responses[0];
+    assert_eq!(partition.error_code, 0, "{:?}", partition.error_message);
+    let partition = FetchPartition::default().with_partition_max_bytes(8 << 20);
+    let fetch = FetchRequest::default()
+        .with_replica_id(BrokerId(-1))
+        .with_max_wait_ms(1_000)
+        .with_min_bytes(1)
+        .with_max_bytes(8 << 20)
+        .with_session_epoch(-1)
+        .with_topics(vec![
+            FetchTopic::default()
+                .with_topic(TopicName(text(&topic.name)))
+                .with_partitions(vec![partition]),
+        ]);
+    for _ in 0..3 {
+        let response = ask(stream, &frame(&fetch, 12, 2, None), || ());
+        let at = response.windows(64).position(|found| *found == kept[..64]);
+        let at = at.expect("the batch");
+        assert!(response[at..at + kept.len()] == kept[..]);
+    }
+}
+
+#[test]
+fn large_batches_pass_in_both_directions_with_tls_on_either_side_and_on_both() {
+    let topic = guarded().topic("large", 1, &[("max.message.bytes", "4194304")]);
+    let plain_to_brokers = Sizegate::before(&guarded().bootstrap())
+        .listener(&listener_tls("server", ""))
+        .start();
+    let plain_from_clients = behind_tls().start();
+    for sizegate in [&plain_to_brokers, both_sides()] {
+        let mut tls = Tls::open(&sizegate.bootstrap(), "localhost", Some("client"));
+        assert_carries_large_batches(&mut tls.stream, &topic);
+    }
+    let mut plain = TcpStream::connect(plain_from_clients.bootstrap()).unwrap();
+    plain.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_carries_large_batches(&mut plain, &topic);
+}
+
+#[test]
+fn over_tls_too_the_broker_sees_the_first_bytes_before_the_client_has_sent_the_last() {
+    let broker = Broker::sound(&[("orders", 1, 4 << 20)]);
+    let sizegate = Sizegate::before(&broker.bootstrap())
+        .listener(&listener_tls("server", ""))
+        .start();
+    let topic = broker.topic("orders");
+    let path = "/api/v1/topics?topic=orders";
+    eventually(PATIENCE, "the topic known", || {
+        let topics = sizegate.json(path);
+        (!topics["topics"].as_array()?.is_empty()).then_some(())
+    });
+    let batch = batch_of_bytes(2 << 20).build();
+    let request = produce_request(None, -1, &[Part::new(&topic, batch)]);
+    let request = frame(&request, 9, 1, None);
+    let mut tls = Tls::open(&sizegate.bootstrap(), "localhost", None);
+    ask(&mut tls.stream, &request, || {
+        eventually(PATIENCE, "the broker reads what has come", || {
+            (broker.arriving() >= request.len() / 2 - 4).then_some(())
+        });
+    });
+    assert!(broker.received_of(ApiKey::Produce)[0].body == request[4..]);
 }
 
 /// A client of our own, for what real ones do not show: certificates, names, and connections kept open.

@@ -1,6 +1,6 @@
 """An S3 client that is not sizegate's: boto3. Says what it did as one JSON line each.
 
-endpoint= key= secret= bucket= do=create|list|delete|put [object=KEY] [text=TEXT]
+endpoint= key= secret= bucket= do=create|list|delete|put|rename [object=KEY] [text=TEXT] [to=KEY]
 
 list reads every object and says its key, size, sha256 and the checksum that the store keeps.
 """
@@ -49,6 +49,11 @@ def main():
         say(done=action)
     elif action == "put":
         S3.put_object(Bucket=BUCKET, Key=OPTIONS["object"], Body=OPTIONS["text"].encode())
+        say(done=action)
+    elif action == "rename":
+        source = {"Bucket": BUCKET, "Key": OPTIONS["object"]}
+        S3.copy_object(Bucket=BUCKET, Key=OPTIONS["to"], CopySource=source)
+        S3.delete_object(Bucket=BUCKET, Key=OPTIONS["object"])
         say(done=action)
     elif action == "list":
         pages = S3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)

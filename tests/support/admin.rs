@@ -14,6 +14,9 @@ use kafka_protocol::messages::create_topics_request::{
     CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
 };
 use kafka_protocol::messages::delete_acls_request::{DeleteAclsFilter, DeleteAclsRequest};
+use kafka_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic,
+};
 use kafka_protocol::messages::delete_topics_request::{DeleteTopicState, DeleteTopicsRequest};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
 use kafka_protocol::messages::incremental_alter_configs_request::{
@@ -321,4 +324,20 @@ pub fn init_producer_id(address: &str) -> (i64, i16) {
         let response = Connection::open(address).ask(&request, 4);
         (response.error_code == 0).then_some((response.producer_id.0, response.producer_epoch))
     })
+}
+
+/// Deletes the records of partition 0 below an offset.
+pub fn delete_records(address: &str, topic: &str, below: i64) {
+    let part = DeleteRecordsPartition::default()
+        .with_partition_index(0)
+        .with_offset(below);
+    let entry = DeleteRecordsTopic::default()
+        .with_name(TopicName(text(topic)))
+        .with_partitions(vec![part]);
+    let request = DeleteRecordsRequest::default()
+        .with_topics(vec![entry])
+        .with_timeout_ms(60_000);
+    let to = leader(address, topic, 0);
+    let response = Connection::open(to.as_str()).ask(&request, 2);
+    assert_eq!(response.topics[0].partitions[0].error_code, 0);
 }

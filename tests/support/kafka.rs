@@ -428,6 +428,8 @@ impl Kafka {
             "num.network.threads=2".into(),
             "num.io.threads=4".into(),
             "log.cleaner.dedupe.buffer.size=33554432".into(),
+            // Who waits for compaction does not wait for 15 s.
+            "log.cleaner.backoff.ms=500".into(),
             // Tests send records of any time: their age must not delete them half a minute later.
             "log.retention.ms=-1".into(),
         ];

@@ -1,5 +1,7 @@
 //! Real object stores: two S3 servers, which differ, and a client for them that is not sizegate's.
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -222,4 +224,102 @@ impl Bucket {
         }
         program.run().lines
     }
+}
+
+/// A store of one's own, of whatever kind, as it is seen without sizegate. Keys are those below the store's folder.
+pub enum Store {
+    Folder(PathBuf),
+    Bucket(Bucket),
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if let Self::Folder(folder) = self {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// The folder in a bucket that [`Bucket::yaml`] names.
+const IN_BUCKET: &str = "all/";
+
+impl Store {
+    pub fn folder() -> Self {
+        Self::Folder(new_dir("claims"))
+    }
+
+    pub fn bucket(server: Server) -> Self {
+        Self::Bucket(Bucket::new(server))
+    }
+
+    /// `store:` and `store_options:` of a `claim_check`, two spaces in.
+    pub fn yaml(&self) -> String {
+        match self {
+            Self::Folder(folder) => format!("  store: file://{}\n", folder.display()),
+            Self::Bucket(bucket) => bucket.yaml(),
+        }
+    }
+
+    /// The key of every object, ascending.
+    pub fn keys(&self) -> Vec<String> {
+        let mut keys = match self {
+            Self::Folder(folder) => files_below(folder),
+            Self::Bucket(bucket) => {
+                let objects = bucket.objects().into_iter();
+                objects
+                    .map(|object| object.key.trim_start_matches(IN_BUCKET).to_owned())
+                    .collect()
+            }
+        };
+        keys.sort();
+        keys
+    }
+
+    pub fn delete(&self, key: &str) {
+        match self {
+            Self::Folder(folder) => fs::remove_file(folder.join(key)).unwrap(),
+            Self::Bucket(bucket) => bucket.delete(&format!("{IN_BUCKET}{key}")),
+        }
+    }
+
+    pub fn put(&self, key: &str, text: &str) {
+        match self {
+            Self::Folder(folder) => {
+                let path = folder.join(key);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Self::Bucket(bucket) => bucket.put(&format!("{IN_BUCKET}{key}"), text),
+        }
+    }
+
+    pub fn rename(&self, key: &str, to: &str) {
+        match self {
+            Self::Folder(folder) => {
+                let to = folder.join(to);
+                fs::create_dir_all(to.parent().unwrap()).unwrap();
+                fs::rename(folder.join(key), to).unwrap();
+            }
+            Self::Bucket(bucket) => {
+                let [key, to] = [key, to].map(|key| format!("{IN_BUCKET}{key}"));
+                bucket.ask("rename", &[("object", &key), ("to", &to)]);
+            }
+        }
+    }
+}
+
+fn files_below(folder: &std::path::Path) -> Vec<String> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.push(path.strip_prefix(folder).unwrap().display().to_string());
+            }
+        }
+    }
+    files
 }

@@ -254,9 +254,12 @@ fn fetch(
     records_bytes: usize,
     batch_bytes: usize,
 ) -> Vec<u8> {
+    // A consumer goes on; one that comes back is looked at more closely.
+    let offset = i64::from(correlation_id) * 1_000_000;
     let partition = |index| {
         FetchPartition::default()
             .with_partition(index)
+            .with_fetch_offset(offset)
             .with_partition_max_bytes(records_bytes as i32)
     };
     let topic = FetchTopic::default()

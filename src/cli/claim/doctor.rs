@@ -14,7 +14,6 @@ use super::super::{FINDINGS, FINE};
 use super::{Common, Desk, Outcome, with_desk};
 use crate::claim::{Class, Failure, Namespace, Place, Put};
 use crate::cluster::{Cluster, Wanted};
-use crate::config::Redeem;
 use crate::findings::claims::holders;
 use crate::findings::{Commands, Comparison, find};
 use crate::text::{row, table};
@@ -251,13 +250,15 @@ fn remedy(failure: &Failure, right: &str) -> String {
         (
             _,
             "InvalidAccessKeyId" | "NotSignedUp" | "SignatureDoesNotMatch" | "InvalidToken"
-            | "AuthenticationFailed",
+            | "AuthenticationFailed" | "AuthenticationRequired",
         ) => {
             "Give the right credentials: claim_check.store_options, or the store's usual environment".to_owned()
         }
         (Class::Config, _) => format!("Grant {right} (or its like, in another store) to the credentials in use"),
         (Class::Transient, _) => {
-            "See that the store is up and can be reached from here: store_options.endpoint, allow_http, the network".to_owned()
+            "See that the store is up and can be reached from here: store_options.endpoint, allow_http, the network. Without \
+             credentials of its own a store is asked for them at its cloud's metadata service"
+                .to_owned()
         }
         (Class::Missing | Class::Corrupt, _) => {
             "The store must give back what it was just given: is something deleting or rewriting objects?".to_owned()
@@ -328,6 +329,8 @@ async fn topics(
         let name = match finding.rule {
             FindingRule::ClaimRetentionShort => "retention",
             FindingRule::ClaimCompacted => "compacted",
+            FindingRule::ClaimCompactedFallback => "compacted",
+            FindingRule::ClaimFallbackMissing => "fallback",
             FindingRule::ClaimMemberInline => "families",
             _ => continue,
         };
@@ -349,32 +352,7 @@ async fn topics(
         );
         checks.push("retention", Verdict::Warning, said, Some(grant));
     }
-    fallbacks(desk, &comparison, &offloaded, checks);
     Ok(Namespace::new(&desk.claim.store.to_string(), &cluster_id))
-}
-
-/// A record whose object is lost needs somewhere to go.
-fn fallbacks(
-    desk: &Desk<'_>,
-    comparison: &Comparison<'_>,
-    offloaded: &[&str],
-    checks: &mut Checks,
-) {
-    for topic in offloaded {
-        let is_redeemed = comparison
-            .policy
-            .may_offload(topic)
-            .is_some_and(|offload| offload.redeem != Redeem::Nobody);
-        let fallback = desk.claim.fallback_of(topic);
-        if is_redeemed && comparison.topic(&fallback).is_none() {
-            let remedy = comparison.commands().create_topic(
-                &fallback,
-                &[("cleanup.policy", "delete"), ("retention.ms", "2592000000")],
-            );
-            let said = format!("{topic}: its fallback topic {fallback} does not exist");
-            checks.push("fallback", Verdict::Error, said, Some(remedy));
-        }
-    }
 }
 
 fn outcome(desk: &Desk<'_>, checks: &[Check]) -> Outcome {

@@ -11,6 +11,9 @@ use super::progress::Progress;
 use super::tickets::{MOST_BATCH_BYTES, worst};
 use super::{Common, Desk, Outcome, read_error, with_desk};
 use crate::batch::{Headers, RecordParts};
+use crate::claim::fallen::{
+    ERROR, ERROR_MESSAGE, FALLEN_HEADERS, ORIGINAL_OFFSET, ORIGINAL_PARTITION, ORIGINAL_TOPIC,
+};
 use crate::claim::{Namespace, OpenBatch, Place, Ticket, Unopened, offset_delta, tickets_from};
 use crate::cluster::{At, Cluster, ReadError};
 use crate::codec::Decoders;
@@ -120,7 +123,7 @@ fn fallen(
     for header in headers {
         let name = String::from_utf8_lossy(names.bytes(&header.name)).into_owned();
         let value = header.value.and_then(copied);
-        if OURS.contains(&name.as_str()) {
+        if FALLEN_HEADERS.contains(&name.as_str()) {
             let text = String::from_utf8_lossy(value.as_deref().unwrap_or_default()).into_owned();
             ours.insert(name, text);
         } else {
@@ -129,9 +132,9 @@ fn fallen(
     }
     let mut take = |name: &str| ours.remove(name).unwrap_or_default();
     let original = (
-        take("x-original-topic"),
-        take("x-original-partition").parse().unwrap_or(-1),
-        take("x-original-offset").parse().unwrap_or(-1),
+        take(ORIGINAL_TOPIC),
+        take(ORIGINAL_PARTITION).parse().unwrap_or(-1),
+        take(ORIGINAL_OFFSET).parse().unwrap_or(-1),
     );
     if original.0 != topic {
         return None;
@@ -143,23 +146,14 @@ fn fallen(
     Some(Fallen {
         at,
         original,
-        class: take("x-claim-error"),
-        message: take("x-claim-error-message"),
+        class: take(ERROR),
+        message: take(ERROR_MESSAGE),
         key: parts.key.clone().and_then(copied),
         value: parts.value.clone().and_then(copied).unwrap_or_default(),
         headers: own,
         ticket,
     })
 }
-
-/// The headers that a fallback record has beside its own.
-pub(super) const OURS: [&str; 5] = [
-    "x-claim-error",
-    "x-claim-error-message",
-    "x-original-topic",
-    "x-original-partition",
-    "x-original-offset",
-];
 
 pub(super) fn run(args: &FallbackArgs) -> ExitCode {
     with_desk(&args.common, async |desk, cluster, commands| {

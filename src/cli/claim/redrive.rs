@@ -6,7 +6,6 @@
 
 use std::collections::HashSet;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
@@ -28,9 +27,6 @@ use crate::text::{grouped, row, table};
 const FROM: &str = "x-claim-redriven-from";
 /// Records on their way at once: tickets, a kilobyte each.
 const ROOM_BYTES: u32 = 1 << 20;
-
-/// An object that is older is written again, as it is for a record that is produced.
-const A_DAY: Duration = Duration::from_secs(86_400);
 
 /// Arguments of `claim redrive`.
 #[derive(Debug, Args)]
@@ -218,11 +214,9 @@ async fn one(
 async fn renew(desk: &Desk<'_>, ticket: &Ticket, place: &Place) -> Result<(), String> {
     let told = |failure| format!("the store: {failure}");
     let bytes = ticket.object_bytes.unwrap_or(ticket.size);
-    let object = desk.store.get(place, bytes).await.map_err(told)?;
-    let half = desk.claim.retention.checked_div(2).unwrap_or_default();
-    let renew_after = A_DAY.min(half);
+    let object = desk.store.object(place, bytes).await.map_err(told)?;
     desk.store
-        .put(place, &object, renew_after)
+        .put(place, &object, desk.claim.renew_after())
         .await
         .map_err(told)?;
     Ok(())

@@ -91,7 +91,7 @@ pub(super) fn inspect(args: &InspectArgs) -> ExitCode {
         let object = match &found.ticket {
             Some(Ok((_, place))) => Some(
                 desk.store
-                    .head(place)
+                    .look(place)
                     .await
                     .map_err(|failure| format!("the store: {failure}"))?,
             ),

@@ -251,7 +251,7 @@ async fn look(
         return desk.store.value(ticket, place).await.map(drop);
     }
     let expected = ticket.object_bytes.unwrap_or(ticket.size);
-    match desk.store.head(place).await? {
+    match desk.store.look(place).await? {
         None => Err(Failure::new(
             Class::Missing,
             "NoSuchKey",

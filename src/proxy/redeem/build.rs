@@ -11,6 +11,7 @@ use bytes::Bytes;
 use super::choose::{Chosen, Outcome, State, Ticket};
 use super::scan::{Batch, off_turn};
 use super::{FAILED, Job};
+use crate::claim::fallen::ERROR;
 use crate::claim::{Fate, deliver, encoded_header};
 use crate::error_code::UNKNOWN_TOPIC_ID;
 use crate::proxy::Shared;
@@ -145,7 +146,7 @@ fn fate(ticket: &Ticket) -> Option<Fate> {
         Outcome::Original(value) => Some(Fate::Redeemed(value.clone())),
         Outcome::Fallen => Some(Fate::LeftOut),
         Outcome::Explained(failure) => Some(Fate::Explained(encoded_header(
-            "x-claim-error",
+            ERROR,
             failure.class.label(),
         ))),
         Outcome::Held(_) => None,
@@ -183,7 +184,7 @@ fn tell(shared: &Shared, of: &Chosen) {
                     why,
                 ))
             }),
-            State::Settled(_) => None,
+            State::Settled(_) | State::Falls => None,
         };
         if let Some(failure) = waits_for {
             let is_new = metrics.hold(at.clone());

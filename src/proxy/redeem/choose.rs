@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::Job;
 use super::scan::{Batch, Judged, Opened, WithTickets};
 use crate::batch::RecordParts;
@@ -40,6 +42,8 @@ pub(super) struct Ticket {
 pub(super) enum State {
     /// Its value is asked for.
     Waits(Waiting),
+    /// It is on its way to the fallback topic.
+    Falls,
     /// It is none that could be asked for.
     Unclear(Failure),
     /// What became of it.
@@ -72,6 +76,14 @@ struct Room<'a> {
 impl Room<'_> {
     fn has(&self, bytes: u64) -> bool {
         !self.is_any || bytes <= self.response_bytes.min(self.partition_bytes)
+    }
+
+    /// What is known of a record that was found lost before.
+    fn fallen(&self, at: &LostAt) -> Option<State> {
+        if self.fallbacks.is_lost(at) {
+            return Some(State::Settled(Outcome::Fallen));
+        }
+        self.fallbacks.under_way(at).map(|_| State::Falls)
     }
 
     fn spend(&mut self, bytes: u64) {
@@ -169,19 +181,17 @@ fn choose_records(
                 });
                 return (false, record);
             }
-            Some((_, Judged::Sound(wanted)))
-                if room
-                    .fallbacks
-                    .is_lost(&place(of, batch, &parts, Some(wanted))) =>
-            {
-                chosen.push(Ticket {
-                    batch: at,
-                    record,
-                    at: place(of, batch, &parts, Some(wanted)),
-                    state: State::Settled(Outcome::Fallen),
-                });
-            }
             Some((_, Judged::Sound(wanted))) => {
+                let lost = place(of, batch, &parts, Some(wanted));
+                if let Some(state) = room.fallen(&lost) {
+                    chosen.push(Ticket {
+                        batch: at,
+                        record,
+                        at: lost,
+                        state,
+                    });
+                    continue;
+                }
                 let bytes = bytes.saturating_add(wanted.ticket.size);
                 if !room.has(bytes) {
                     return (false, record);
@@ -196,7 +206,7 @@ fn choose_records(
                 chosen.push(Ticket {
                     batch: at,
                     record,
-                    at: place(of, batch, &parts, Some(wanted)),
+                    at: lost,
                     state: State::Waits(waiting),
                 });
                 if is_failing {
@@ -218,6 +228,7 @@ fn place(of: &Opened, batch: &WithTickets, parts: &RecordParts, wanted: Option<&
             .topic
             .as_ref()
             .map_or_else(|| "".into(), |topic| Arc::clone(&topic.name)),
+        topic_id: of.topic.as_ref().map_or_else(Uuid::nil, |topic| topic.id()),
         partition: of.partition,
         offset: base.saturating_add(i64::from(delta)),
         sha256: wanted.map_or(crate::claim::Digest([0; 32]), |wanted| wanted.ticket.sha256),

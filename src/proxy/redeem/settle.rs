@@ -11,7 +11,7 @@ use super::choose::{Chosen, Outcome, State, Ticket};
 use super::scan::Batch;
 use super::{Job, Times};
 use crate::batch::{Headers, RecordParts};
-use crate::claim::{Class, Failure, OpenBatch, Waiting};
+use crate::claim::{Class, Failure, OpenBatch, Waiting, fallen};
 use crate::config::Unredeemed;
 use crate::proxy::Shared;
 use crate::proxy::claim_fetches::ClaimTopic;
@@ -68,6 +68,7 @@ fn others(job: &Job, chosen: &[Chosen]) -> bool {
 fn is_failing(of: &Chosen) -> bool {
     let waits = |ticket: &&Ticket| match &ticket.state {
         State::Waits(waiting) => waiting.failing().is_none(),
+        State::Falls => true,
         State::Unclear(_) | State::Settled(_) => false,
     };
     !of.tickets.iter().any(|ticket| waits(&ticket))
@@ -91,8 +92,10 @@ fn one(
     ticket: &Ticket,
     which: Which,
 ) -> Option<impl Future<Output = (Which, Outcome)> + use<>> {
-    let State::Waits(waiting) = &ticket.state else {
-        return None;
+    let waiting = match &ticket.state {
+        State::Waits(waiting) => Some(waiting.clone()),
+        State::Falls => None,
+        State::Unclear(_) | State::Settled(_) => return None,
     };
     let topic = Arc::clone(of.of.topic.as_ref()?);
     let Batch::Open(batch) = of.of.batches.get(ticket.batch)? else {
@@ -106,8 +109,13 @@ fn one(
         record: ticket.record,
         at: ticket.at.clone(),
     };
-    let waiting = waiting.clone();
-    Some(async move { (which, lost.settle(waiting).await) })
+    Some(async move {
+        let outcome = match waiting {
+            Some(waiting) => lost.settle(waiting).await,
+            None => lost.falls().await,
+        };
+        (which, outcome)
+    })
 }
 
 /// A record that may turn out to be lost.
@@ -120,6 +128,18 @@ struct Lost {
 }
 
 impl Lost {
+    /// It is on its way; where it has come to an end meanwhile, the next response knows which.
+    async fn falls(self) -> Outcome {
+        let claims = self.shared.claims.as_ref();
+        let under_way = claims.and_then(|claims| claims.fallbacks().under_way(&self.at));
+        match under_way {
+            Some(under_way) => under_way.await,
+            None if claims.is_some_and(|claims| claims.fallbacks().is_written(&self.at)) => {}
+            None => std::future::pending().await,
+        }
+        Outcome::Fallen
+    }
+
     async fn settle(self, mut waiting: Waiting) -> Outcome {
         let failure = match waiting.outcome().await {
             Ok(value) => return Outcome::Original(value),
@@ -134,10 +154,34 @@ impl Lost {
         match then {
             Unredeemed::Hold => Outcome::Held(failure),
             Unredeemed::Pass => Outcome::Explained(failure),
-            Unredeemed::Fallback => {
-                self.fall_back(&failure).await;
-                Outcome::Fallen
-            }
+            Unredeemed::Fallback => match self.why_held(&failure).await {
+                Some(held) => Outcome::Held(held),
+                None => {
+                    self.fall_back(&failure).await;
+                    Outcome::Fallen
+                }
+            },
+        }
+    }
+
+    /// Why the record must not be left out whatever the rule says: its topic is compacted, or nobody tells whether it is.
+    async fn why_held(&self, failure: &Failure) -> Option<Failure> {
+        let claims = self.shared.claims.as_ref()?;
+        let compacted = &claims.fallbacks().compacted;
+        match compacted.is(&self.shared.cluster, &self.at.topic).await {
+            Ok(false) => None,
+            Ok(true) => Some(Failure::new(
+                failure.class,
+                "CompactedTopic",
+                format_args!(
+                    "the topic is compacted, and leaving a record out would change what its key means; choose hold or pass ({failure})"
+                ),
+            )),
+            Err(why) => Some(Failure::new(
+                failure.class,
+                "CompactedUnknown",
+                format_args!("whether the topic is compacted is not known yet: {why} ({failure})"),
+            )),
         }
     }
 
@@ -174,14 +218,23 @@ impl Lost {
             ),
             None => (None, None, Vec::new()),
         };
+        let id = Some(self.at.topic_id).filter(|id| !id.is_nil());
         let ours = [
-            ("x-claim-error", failure.class.label().to_owned()),
-            ("x-claim-error-message", failure.to_string()),
-            ("x-original-topic", self.at.topic.to_string()),
-            ("x-original-partition", self.at.partition.to_string()),
-            ("x-original-offset", self.at.offset.to_string()),
+            (fallen::ERROR, Some(failure.class.label().to_owned())),
+            (fallen::ERROR_MESSAGE, Some(failure.to_string())),
+            (fallen::ORIGINAL_TOPIC, Some(self.at.topic.to_string())),
+            (fallen::ORIGINAL_TOPIC_ID, id.map(|id| id.to_string())),
+            (
+                fallen::ORIGINAL_PARTITION,
+                Some(self.at.partition.to_string()),
+            ),
+            (fallen::ORIGINAL_OFFSET, Some(self.at.offset.to_string())),
         ];
-        headers.extend(ours.map(|(name, value)| (name.to_owned(), Some(Bytes::from(value)))));
+        let ours = ours
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        let ours = ours.map(|(name, value)| (name.to_owned(), Some(Bytes::from(value))));
+        headers.extend(ours);
         FallbackRecord {
             topic: self.topic.rules.fallback_topic(&self.at.topic).into(),
             key,

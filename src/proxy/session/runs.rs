@@ -12,7 +12,7 @@ use crate::net::Stream;
 use crate::proxy::write_queue::WriteQueue;
 
 /// Fewer bytes than this are copied: below, two system calls more cost as much as copying (`benches/README.md`).
-pub(in crate::proxy) const RUN_BYTES: usize = 32 * 1024;
+pub(in crate::proxy) const RUN_BYTES: usize = 64 * 1024;
 
 /// What is read where a run most likely follows: enough for the heads of a request or of a response. What is read beyond
 /// them is copied, which costs nothing yet.

@@ -409,12 +409,9 @@ impl Measured {
     /// The gates that compare sizes of the batch, at which it is near its limit.
     pub(super) fn near_gates(&self) -> impl Iterator<Item = Gate> + '_ {
         let policy = &self.topic.policy;
-        let limit = policy.batch_limit_bytes(self.topic.learned());
-        let wire_bytes = self.facts.wire_bytes;
-        let is_batch_near = limit.is_some_and(|limit| policy.is_near(wire_bytes, limit));
         // Near the threshold for offloading: that is no limit.
         let is_limit = |gate: &Gate| *gate != Gate::Value || policy.inside.value_bytes.is_some();
-        is_batch_near
+        self.is_near
             .then_some(Gate::Batch)
             .into_iter()
             .chain(self.near.gates().filter(is_limit))

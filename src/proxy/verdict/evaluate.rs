@@ -13,7 +13,7 @@ use crate::inspect::{
     DeepLimits, Effort, Inspection, Judgement, NearGates, Over, Scratch, inspect,
     inspect_message_set,
 };
-use crate::policy::{BatchFacts, Size, Violation};
+use crate::policy::{BatchFacts, Learned, Size, Violation};
 use crate::vocabulary::{Action, Codec};
 use crate::wire::produce::Layout;
 use crate::wire::record_batch::ATTRIBUTES_LOW_AT;
@@ -150,6 +150,8 @@ pub(super) struct Evaluation<'a> {
     /// Bytes that may still be decompressed on this turn.
     decode_left: u64,
     asked: &'a Gathered,
+    /// What was learned for the topic in hand: its partitions follow each other.
+    learned: Option<(Arc<TopicHandle>, Option<Learned>)>,
     /// What was learned of the cluster does not count.
     by_rules_only: bool,
     long: Vec<LongDecode>,
@@ -169,6 +171,7 @@ impl<'a> Evaluation<'a> {
             decode,
             decode_left: DECODE_ON_TURN_BYTES,
             asked,
+            learned: None,
             by_rules_only: false,
             long: Vec::new(),
         }
@@ -203,18 +206,35 @@ impl<'a> Evaluation<'a> {
         if !is_alone || !is_judged_by_size(self.layout, &header) {
             return self.leave(records);
         }
-        let measured = Measured::new(topic, header);
+        let last = self.learned(topic);
         // Whether its transaction was begun, the broker asks before it looks at sizes, and only it knows.
-        let learned = if self.by_rules_only || header.is_transactional() {
-            None
-        } else {
-            self.asked.learned(topic)
-        };
+        let learned = last.filter(|_| !self.by_rules_only && !header.is_transactional());
+        let policy = &topic.policy;
+        let limit = policy.batch_limit_bytes(learned);
+        // Nearly all batches, and not moved about: what is measured has some hundreds of bytes.
+        if limit.is_none_or(|limit| header.wire_bytes() <= limit)
+            && policy.codecs.is_none()
+            && self.limits_inside(topic).is_none()
+        {
+            return Outcome::Within(Measured::new(topic, header, last));
+        }
+        let measured = Measured::new(topic, header, last);
         match topic.policy.judge_batch(&measured.facts, learned) {
             Some(violation) => {
                 self.over_batch(measured, violation, partition_entry, records, bytes)
             }
             None => self.evaluate_more(measured, partition_entry, records, bytes),
+        }
+    }
+
+    fn learned(&mut self, topic: &Arc<TopicHandle>) -> Option<Learned> {
+        match &self.learned {
+            Some((of, learned)) if Arc::ptr_eq(of, topic) => *learned,
+            _ => {
+                let learned = self.asked.learned(topic);
+                self.learned = Some((Arc::clone(topic), learned));
+                learned
+            }
         }
     }
 
@@ -344,7 +364,7 @@ impl<'a> Evaluation<'a> {
         if is_over(stored_bytes) && stored_bytes > largest.wire_bytes() {
             header = BatchHeader::of_message(stored_bytes, largest.crc, largest.attributes, count);
         }
-        let mut measured = Measured::new(topic, header);
+        let mut measured = Measured::new(topic, header, self.learned(topic));
         if measured.facts.codec != Some(Codec::None) {
             // How many records it wraps is not said.
             measured.facts.records = 0;
@@ -466,11 +486,18 @@ impl<'a> Evaluation<'a> {
 }
 
 impl Measured {
-    pub(super) fn new(topic: &Arc<TopicHandle>, header: BatchHeader) -> Self {
+    pub(super) fn new(
+        topic: &Arc<TopicHandle>,
+        header: BatchHeader,
+        learned: Option<Learned>,
+    ) -> Self {
+        let policy = &topic.policy;
+        let limit = policy.batch_limit_bytes(learned);
         Self {
             topic: Arc::clone(topic),
             header,
             facts: facts(&header),
+            is_near: limit.is_some_and(|limit| policy.is_near(header.wire_bytes(), limit)),
             proof: None,
             near: NearGates::NONE,
             sizes: None,

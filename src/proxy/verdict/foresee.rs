@@ -126,11 +126,9 @@ impl Judge {
         {
             return None;
         }
-        let mut measured = Measured::new(topic, header);
-        let learned = match header.is_transactional() {
-            true => None,
-            false => topic.learned(),
-        };
+        let learned = topic.learned();
+        let mut measured = Measured::new(topic, header, learned);
+        let learned = learned.filter(|_| !header.is_transactional());
         if policy.judge_batch(&measured.facts, learned).is_some() {
             return None;
         }

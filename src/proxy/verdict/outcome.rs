@@ -48,6 +48,8 @@ pub(super) struct Measured {
     pub(super) topic: Arc<TopicHandle>,
     pub(super) header: BatchHeader,
     pub(super) facts: BatchFacts,
+    /// Its wire bytes are near the limit of the gate `batch`.
+    pub(super) is_near: bool,
     /// What sufficed to judge what is inside, where a limit is inside.
     pub(super) proof: Option<Proof>,
     /// The gates inside it at which it is near the limit.

@@ -29,7 +29,7 @@ const MOST_SPENT: Duration = match WINDOW.checked_div(SHARE) {
 };
 
 /// Of batches that need not be here to be judged, one in so many is held and may be measured.
-const PASSING_SHARE: u32 = 16;
+const PASSING_SHARE: u32 = 32;
 /// The first of them: not the very first, which is what a client waits for that sends one only.
 const FIRST_HELD: u32 = 8;
 

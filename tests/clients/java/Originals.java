@@ -13,9 +13,10 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 /**
  * Reads records and says what each is.
  *
- * <p>{@code bootstrap= topic= records=5 [group=] [from=OFFSET] [back=N] [seconds=60] [p.NAME=]}. With {@code group} it
+ * <p>{@code bootstrap= topic= records=5 [group=] [from=OFFSET] [back=N] [pause=N] [seconds=60] [p.NAME=]}. With {@code group} it
  * subscribes and commits what it has read; else it is assigned partition 0 and seeks to {@code from}. With {@code back} it
- * seeks back to offset N once, after it has read all. One line a record; at the end {@code committed}, {@code position},
+ * seeks back to offset N once, after it has read all. With {@code pause} it pauses N times, each time it has read
+ * something, until a poll brings nothing. One line a record; at the end {@code committed}, {@code position},
  * {@code polls} that brought nothing.
  */
 public final class Originals {
@@ -30,6 +31,7 @@ public final class Originals {
         }
         int read = 0;
         int empty = 0;
+        int paused = 0;
         boolean goesBack = cli.getInt("back", -1) >= 0;
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(cli.getInt("seconds", 60));
         try (KafkaConsumer<byte[], byte[]> consumer =
@@ -51,6 +53,14 @@ public final class Originals {
                 if (!polled.isEmpty() && !group.isEmpty()) {
                     consumer.commitSync();
                 }
+                if (!polled.isEmpty() && paused < cli.getInt("pause", 0)) {
+                    paused++;
+                    consumer.pause(consumer.assignment());
+                    while (!consumer.poll(Duration.ofMillis(200)).isEmpty()) {
+                        throw new IllegalStateException("read while paused");
+                    }
+                    consumer.resume(consumer.paused());
+                }
                 if (read >= wanted && goesBack) {
                     goesBack = false;
                     read = 0;
@@ -67,7 +77,8 @@ public final class Originals {
                     committed = offsets == null ? -1 : offsets.offset();
                 }
             }
-            Cli.line("end", true, "position", position, "committed", committed, "empty", empty);
+            Cli.line("end", true, "position", position, "committed", committed, "empty", empty,
+                "paused", paused);
         }
     }
 

@@ -23,7 +23,8 @@ import org.apache.kafka.streams.kstream.Produced;
 /**
  * The word count, exactly once, with a repartition topic and a change log.
  *
- * <p>{@code bootstrap= input= output= state= [lines=300]}. It ends when the counts that are read back (read_committed)
+ * <p>{@code bootstrap= input= output= state= [lines=300] [pad=0]}. With {@code pad} each line has a
+ * word of so many letters beside those that count. It ends when the counts that are read back (read_committed)
  * are complete: one line with {@code counts}.
  */
 public final class StreamsWordCount {
@@ -32,19 +33,21 @@ public final class StreamsWordCount {
     public static void main(String[] args) throws Exception {
         Cli cli = new Cli(args);
         int lines = cli.getInt("lines", 300);
+        int pad = cli.getInt("pad", 0);
         Map<String, Long> expected = new TreeMap<>();
         try (KafkaProducer<String, String> producer =
                 new KafkaProducer<>(cli.client(), new StringSerializer(), new StringSerializer())) {
             for (int i = 0; i < lines; i++) {
                 String[] words = {WORDS[i % 5], WORDS[i % 3], WORDS[i % 2]};
                 Arrays.stream(words).forEach(word -> expected.merge(word, 1L, Long::sum));
-                producer.send(new ProducerRecord<>(cli.get("input"), String.join(" ", words)));
+                String filler = pad == 0 ? "" : " " + "x".repeat(pad - 3) + String.format("%03d", i);
+                producer.send(new ProducerRecord<>(cli.get("input"), String.join(" ", words) + filler));
             }
         }
 
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(cli.get("input"), Consumed.with(Serdes.String(), Serdes.String()))
-            .flatMapValues(line -> Arrays.asList(line.split(" ")))
+            .flatMapValues(line -> Arrays.stream(line.split(" ")).filter(word -> word.length() < 100).toList())
             .groupBy((key, word) -> word, Grouped.with(Serdes.String(), Serdes.String()))
             .count(Materialized.with(Serdes.String(), Serdes.Long()))
             .toStream()
