@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use self::ladder::Rung;
 use super::check::Output;
 use super::{ConfigArgs, FAILED, FINE, USAGE, fail, fail_on_mistakes, print};
-use crate::cluster::{Cluster, ProbeAnswer};
+use crate::cluster::{Cluster, Lookup, ProbeAnswer};
 use crate::config::{Advertise, ClientTls, Config, HostPort};
 use crate::error_code::error_name;
 use crate::net::Connector;
@@ -185,6 +186,13 @@ async fn climb_all(
     name: &str,
 ) -> Result<Vec<(Rung, Found, Found)>, String> {
     let learned = shared.cluster.find_topic(name).await;
+    if let Lookup::Found(topic) = &learned {
+        // A topic of our own is known a moment before its limits are. Without the right to read them there are none.
+        let _ = shared
+            .cluster
+            .read_limits(topic, None, Duration::ZERO)
+            .await;
+    }
     let limits = ladder::limits(shared, name, &learned);
     let rungs = ladder::rungs(&limits);
     if rungs.is_empty() {

