@@ -42,6 +42,12 @@ const FORGED: Spec = (
      all.",
     &["topic"],
 );
+const RETENTION_MARGIN: Spec = (
+    "claim_retention_margin_seconds",
+    "How much longer objects are kept (claim_check.retention) than tickets may lie in the topic (retention.ms, segment.ms \
+     and a day). Negative: a ticket may outlive its object; -Inf: it may stay for ever.",
+    &["topic"],
+);
 const ORPHANS: Spec = (
     "claim_orphans_total",
     "Objects that were written for a ticket that never arrived on the broker. They lie there until `claim gc` or the \
@@ -144,6 +150,8 @@ impl ClaimCounts {
 pub struct ClaimMetrics {
     most_topics: usize,
     topics: Mutex<HashMap<Arc<str>, Arc<ClaimCounts>>>,
+    /// Seconds by topic.
+    margins: Mutex<BTreeMap<String, f64>>,
     requests: [[Counter; OUTCOMES.len()]; OPERATIONS.len()],
     seconds: [TimeHistogram; OPERATIONS.len()],
     /// By operation; `None` while the store does as it is asked.
@@ -208,6 +216,7 @@ impl ClaimMetrics {
         Self {
             most_topics,
             topics: Mutex::default(),
+            margins: Mutex::default(),
             requests: Default::default(),
             seconds: Default::default(),
             failing: Default::default(),
@@ -303,6 +312,11 @@ impl ClaimMetrics {
         }
     }
 
+    /// By topic, how many seconds longer objects are kept than its tickets may lie there.
+    pub fn set_margins(&self, seconds: BTreeMap<String, f64>) {
+        *locked(&self.margins) = seconds;
+    }
+
     /// Every family that has a sample, in Prometheus' text format.
     pub fn write(&self, text: &mut String) {
         let topics: Vec<_> = {
@@ -330,7 +344,12 @@ impl ClaimMetrics {
             }
             family
         };
+        let mut margins = Family::gauges(RETENTION_MARGIN);
+        for (topic, seconds) in &*locked(&self.margins) {
+            margins.gauge(&[topic], *seconds);
+        }
         let families = [
+            margins,
             plain(OFFLOADED_RECORDS, |counts| &counts.offloaded_records),
             plain(OFFLOADED_BYTES, |counts| &counts.offloaded_bytes),
             plain(REDEEMED_RECORDS, |counts| &counts.redeemed_records),

@@ -55,7 +55,11 @@ impl Family {
 
     pub(super) fn gauge(&mut self, values: &[&str], value: f64) {
         self.series("", values);
-        put(&mut self.samples, format_args!(" {value}\n"));
+        if value == f64::NEG_INFINITY {
+            put(&mut self.samples, format_args!(" -Inf\n"));
+        } else {
+            put(&mut self.samples, format_args!(" {value}\n"));
+        }
     }
 
     /// All buckets. Nothing, when nothing was counted.

@@ -111,6 +111,7 @@ fn use_everything(topic: &TopicMetrics) {
 
 fn use_all_of_claims(metrics: &Metrics) {
     let claims = metrics.claims();
+    claims.set_margins([("orders".to_owned(), 86_400.0)].into());
     let topic = claims.topic("orders");
     for counter in [
         &topic.offloaded_records,
@@ -237,7 +238,7 @@ fn every_family_of_the_contract_is_there_once_it_is_used() {
          limits_age_seconds config_reloads_total config_requests_total config_last_reload_success build_info refusal_loops_total \
          linger_suspects_total linger_seconds fetch_batch_bytes fetch_oversized_total fetch_stuck_total family_aligned family_gap_bytes \
          broker_unusable ready certificate_expires_timestamp_seconds refusal_records_total claim_offloaded_records_total claim_offloaded_bytes_total claim_redeemed_records_total \
-         claim_redeemed_bytes_total claim_forged_total claim_orphans_total claim_fallback_records_total \
+         claim_redeemed_bytes_total claim_forged_total claim_orphans_total claim_retention_margin_seconds claim_fallback_records_total \
          claim_redeem_failures_total claim_fallback_failures_total claim_held_partitions claim_cache_hits_total \
          claim_cache_bytes claim_store_requests_total claim_store_seconds"
         .split_whitespace()

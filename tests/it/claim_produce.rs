@@ -315,6 +315,63 @@ fn a_batch_that_is_sent_again_finds_its_object_and_is_stored_once() {
         metrics.sum("claim_store_requests_total", &labels)
     };
     assert_eq!((outcome("created"), outcome("there")), (1.0, 1.0));
+    assert!(!metrics.has("claim_orphans_total"));
+}
+
+/// Objects live 16 days unless said, of which a day is for clocks.
+#[test]
+fn how_much_longer_objects_live_than_their_tickets_is_shown() {
+    let kafka = Kafka::shared("4.4.0");
+    let folder = Folder::new();
+    let days = |days: u64| (days * 86_400_000).to_string();
+    let topic = |retention: &str, policy: &str| {
+        let segment = days(1);
+        let configs = [
+            ("retention.ms", retention),
+            ("segment.ms", &segment),
+            ("cleanup.policy", policy),
+        ];
+        kafka.topic("kept", 1, &configs).name
+    };
+    let topics = [
+        (topic(&days(2), "delete"), 12.0 * 86_400.0),
+        (topic(&days(20), "delete"), -6.0 * 86_400.0),
+        (topic(&days(2), "compact"), f64::NEG_INFINITY),
+    ];
+    let names: Vec<&str> = topics.iter().map(|(name, _)| name.as_str()).collect();
+    let yaml = folder.yaml("").replace("'*'", &names.join(", "));
+    let sizegate = Sizegate::start(kafka, &yaml);
+    for (topic, margin) in topics {
+        let labels = [("topic", topic.as_str())];
+        eventually(Duration::from_secs(60), "its margin is shown", || {
+            let shown = sizegate
+                .metrics()
+                .sum("claim_retention_margin_seconds", &labels);
+            (shown == margin).then_some(())
+        });
+    }
+}
+
+#[test]
+fn an_object_whose_ticket_the_broker_refused_is_an_orphan() {
+    let kafka = Kafka::shared("4.4.0");
+    let folder = Folder::new();
+    let sizegate = folder.start(kafka, "");
+    let topic = kafka.topic("orphan", 1, &[]);
+    let (id, epoch) = init_producer_id(&kafka.bootstrap());
+    let mut connection = Connection::open(sizegate.bootstrap());
+    // The second leaves out two sequence numbers.
+    for (sequence, code) in [(0, 0), (3, 45)] {
+        let records = [large(300_000, 1), large(300_000, 2 + sequence as u64)];
+        let records = records.into_iter().take(1 + usize::from(sequence > 0));
+        let sent = batch(records).producer(id, epoch, sequence).build();
+        let response = connection.produce(9, -1, &[Part::new(&topic, sent)]);
+        assert_eq!(response[0].code, code, "{:?}", response[0].text);
+    }
+    let labels = [("topic", topic.name.as_str())];
+    // The first object of the second has a ticket: the first batch's.
+    assert_eq!(sizegate.metrics().sum("claim_orphans_total", &labels), 1.0);
+    assert_eq!(kafka.latest_offset(&topic.name, 0), 1);
 }
 
 #[test]

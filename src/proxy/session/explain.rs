@@ -7,7 +7,10 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{Close, Session};
-use crate::error_code::{INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE};
+use crate::error_code::{
+    DUPLICATE_SEQUENCE_NUMBER, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+    is_retriable,
+};
 use crate::policy::{Blame, Library, Limit, Place, Refusal, Size, Violation, batch_of};
 use crate::proxy::oversized::OversizedFrame;
 use crate::proxy::topics::TopicHandle;
@@ -152,10 +155,7 @@ impl Session {
         for topic in &mut response.topics {
             let key = produce::encoded_key(&topic.key, version)?;
             for result in &mut topic.partitions {
-                if !matches!(
-                    result.error_code,
-                    MESSAGE_TOO_LARGE | RECORD_LIST_TOO_LARGE | INVALID_RECORD
-                ) {
+                if result.error_code == 0 {
                     continue;
                 }
                 let candidates = by_partition.get(&result.index);
@@ -164,6 +164,13 @@ impl Session {
                 else {
                     continue;
                 };
+                self.count_orphans(result.error_code, sent);
+                if !matches!(
+                    result.error_code,
+                    MESSAGE_TOO_LARGE | RECORD_LIST_TOO_LARGE | INVALID_RECORD
+                ) {
+                    continue;
+                }
                 sent.topic.metrics.broker_refusal(result.error_code);
                 sent.refused_by_broker();
                 // The broker knows a limit better: it is learned before the next batch. Once for each topic.
@@ -193,6 +200,16 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Counts objects of tickets that the broker did not take, and that their client will not send again.
+    fn count_orphans(&self, error_code: i16, sent: &Sent) {
+        let is_stored_or_sent_again =
+            error_code == DUPLICATE_SEQUENCE_NUMBER || is_retriable(error_code);
+        if sent.objects > 0 && !is_stored_or_sent_again {
+            let counts = self.shared.metrics.claims().topic(&sent.topic.name);
+            counts.orphans.inc_by(sent.objects);
+        }
     }
 
     /// What the broker most likely means. Nothing where it need not be a size: code 87 says many things.

@@ -15,11 +15,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::requests::Pending;
 use crate::batch::BatchHeader;
 use crate::claim::{
-    Class, Failure, Issuer, Namespace, OpenBatch, Planned, SignedTicket, Upload, Uploaded, offload,
-    plan_offload,
+    Class, Failure, Issuer, Namespace, OpenBatch, Planned, Put, SignedTicket, Upload, Uploaded,
+    offload, plan_offload,
 };
 use crate::codec::Decoders;
 use crate::config::StoreFailure;
+use crate::count::Count as _;
 use crate::proxy::budget::Lease;
 use crate::proxy::verdict::{Offload, Ready, Stage, ToOffload};
 use crate::proxy::{Claims, Shared};
@@ -286,7 +287,14 @@ pub(in crate::proxy) fn plan_one(
     }
 }
 
-type Tickets = Result<Vec<SignedTicket>, Failure>;
+type Tickets = Result<Issued, Failure>;
+
+/// The tickets of a batch, and how many of their objects were not there before.
+#[derive(Default)]
+struct Issued {
+    tickets: Vec<SignedTicket>,
+    created: u64,
+}
 
 /// Begins all uploads of a batch at once, when it is called, and waits for them until the deadline.
 fn upload_one(
@@ -327,11 +335,12 @@ fn upload_one(
             )),
             Ok(all) => all
                 .into_iter()
-                .map(|uploaded| {
-                    let Uploaded { ticket, .. } = uploaded.map_err(|_| stopped())??;
-                    Ok(ticket)
-                })
-                .collect(),
+                .try_fold(Issued::default(), |mut issued, uploaded| {
+                    let Uploaded { ticket, put, .. } = uploaded.map_err(|_| stopped())??;
+                    issued.tickets.push(ticket);
+                    issued.created.increase_by(u64::from(put == Put::Created));
+                    Ok(issued)
+                }),
         };
         (entry, ready, tickets)
     }
@@ -352,16 +361,18 @@ fn finished(
         stand_in,
         ..
     } = ready;
-    let rewritten = tickets.and_then(|tickets| {
-        offload(&batch, &plan, &tickets)
+    let rewritten = tickets.and_then(|issued| {
+        offload(&batch, &plan, &issued.tickets)
+            .map(|chain| (chain, issued.created))
             .map_err(|error| Failure::new(Class::Config, "Rewrite", error))
     });
     match rewritten {
-        Ok(chain) => {
+        Ok((chain, created)) => {
             chains.insert(entry, chain);
             Stage::Done {
                 records: plan.claims.len() as u64,
                 bytes: plan.value_bytes(),
+                created,
             }
         }
         Err(failure) => {

@@ -76,14 +76,18 @@ impl Judge {
                 Outcome::Within(mut measured) => {
                     self.count(&mut measured, batch, now);
                     self.count_near(&measured, request_bytes(frame));
+                    let mut created = 0;
                     match &asked.offload {
                         None => forwarded.add(&measured.topic),
                         Some(offload) => {
                             let stage = offload.stages.get(&partition_entry);
                             self.count_forwarded(&measured.topic, stage, client);
+                            created = stage.map_or(0, Stage::created);
                         }
                     }
-                    verdict.sent.push(measured.sent(partition));
+                    let mut sent = measured.sent(partition);
+                    sent.objects = created;
+                    verdict.sent.push(sent);
                     None
                 }
                 Outcome::Over(mut measured, violation) => match measured.topic.policy.action {
@@ -143,7 +147,7 @@ impl Judge {
     /// Counts a batch that is within all limits, as it came or with tickets.
     fn count_forwarded(&self, topic: &TopicHandle, stage: Option<&Stage>, client: &ClientInfo) {
         match stage {
-            Some(Stage::Done { records, bytes }) => {
+            Some(Stage::Done { records, bytes, .. }) => {
                 topic.metrics.offloaded.inc();
                 let counts = self.shared.metrics.claims().topic(&topic.name);
                 counts.offloaded_records.inc_by(*records);

@@ -58,10 +58,25 @@ pub(crate) enum Stage {
         records: u64,
         /// Bytes of their values.
         bytes: u64,
+        /// Objects that were not there before.
+        created: u64,
     },
 }
 
 impl Stage {
+    /// Objects that were written for it, and were not there before.
+    pub(super) const fn created(&self) -> u64 {
+        match self {
+            Self::Done { created, .. } => *created,
+            Self::Left
+            | Self::Forged(..)
+            | Self::Planned(_)
+            | Self::GivenUp
+            | Self::Failed(_)
+            | Self::Inline(_) => 0,
+        }
+    }
+
     /// What follows from a failure. A client that waits for no response cannot be told to send again.
     pub(crate) fn failed(failure: Failure, on_failure: StoreFailure, acks: i16) -> Self {
         match on_failure {

@@ -29,6 +29,8 @@ pub(crate) struct Sent {
     pub records: i32,
     /// 61 + records after decompression, where it was measured.
     pub uncompressed: Option<Size>,
+    /// Objects that were written for its tickets, and were not there before.
+    pub objects: u64,
     /// Those of its records, where they were measured.
     sizes: Option<Box<Sizes>>,
     /// And 61 + all of them.
@@ -75,6 +77,7 @@ impl Measured {
             codec,
             records,
             uncompressed,
+            objects: 0,
             sizes,
             uncompressed_bytes,
             is_refused: Cell::new(false),
