@@ -176,7 +176,6 @@ impl Judge {
         self.topics.follow(policy, client);
         let mut evaluated = std::mem::take(&mut self.evaluated);
         evaluated.clear();
-        evaluated.reserve(self.layout.partitions.len());
         // Nothing to drop where every topic is known.
         let mut unknown_ids: Option<BTreeSet<Uuid>> = None;
         let mut unknown_names: Option<BTreeSet<Arc<str>>> = None;

@@ -53,14 +53,14 @@ fn assert_took_twice_at_most(sizegate: &mut Sizegate, budget: u64) {
     });
     let peak = sizegate.process().peak_rss_bytes();
     println!(
-        "{} MiB at the peak, of a budget of {}",
-        peak >> 20,
+        "{} KiB at the peak, of a budget of {} MiB",
+        peak >> 10,
         budget >> 20
     );
     assert!(
         peak <= 2 * budget,
-        "{} MiB with a budget of {} MiB",
-        peak >> 20,
+        "{} KiB with a budget of {} MiB",
+        peak >> 10,
         budget >> 20
     );
 }
@@ -103,17 +103,18 @@ fn sixty_four_bombs_at_once_take_twice_the_budget_at_most() {
 
 #[test]
 fn millions_of_empty_entries_in_a_request_take_twice_the_budget_at_most() {
-    const BUDGET: u64 = 32 << 20;
+    // A third of which are the pages of a program without optimisation.
+    const BUDGET: u64 = 48 << 20;
     let broker = Broker::sound(&topics());
     let mut sizegate = before(&broker)
-        .listener("frame_bytes: 32MiB")
-        .yaml("memory: {budget: 32MiB}")
+        .listener("frame_bytes: 48MiB")
+        .yaml("memory: {budget: 48MiB}")
         .start();
     // Partitions without records, six bytes each; topics without partitions, three bytes each.
     let partition: &[u8] = &[0, 0, 0, 1, 0, 0];
     let topic: &[u8] = &[1, 1, 0];
     for (entry, is_partition) in [(partition, true), (topic, false)] {
-        let count = (31usize << 20) / entry.len();
+        let count = (47usize << 20) / entry.len();
         // Produce 9 without a client id and a transactional id, acks −1.
         let mut body = vec![
             0, 0, 0, 9, 0, 0, 0, 1, 0xff, 0xff, 0, 0, 0xff, 0xff, 0, 0, 0, 1,

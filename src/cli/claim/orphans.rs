@@ -34,7 +34,7 @@ An object without a ticket is left by a Produce that failed after its upload, or
 with its record. Objects older than claim_check.retention are counted apart: they are the lifecycle's.
 Tickets are looked for in every topic that is offloaded, its fallback topic, its retry and dead-letter
 topics, and those named by --also. Objects younger than claim_check.grace are left out, and so is what
-lies in the trash. To be rid of them: sizegate claim gc.
+lies in the trash. `claim gc` is rid of them.
 
 Exit codes: 0 none, 1 there are some, 2 could not do it (or not for all), 64 bad config or usage.")]
 pub struct OrphansArgs {

@@ -44,11 +44,18 @@ pub(super) async fn settle(job: &Job, chosen: &mut [Chosen], times: &Times) {
             break;
         }
     }
-    drop(waiting);
-    if !others && !goes_out(chosen) {
-        // A client that gets nothing asks again at once.
-        tokio::time::sleep_until(times.held).await;
+    if others || goes_out(chosen) {
+        return;
     }
+    // A client that gets nothing asks again at once. What is found out meanwhile is not found out in vain.
+    while let Ok(Some((which, outcome))) = tokio::time::timeout_at(times.held, waiting.next()).await
+    {
+        put(chosen, which, outcome);
+        if goes_out(chosen) {
+            return;
+        }
+    }
+    tokio::time::sleep_until(times.held).await;
 }
 
 /// Partitions go out that have nothing to do with tickets.
