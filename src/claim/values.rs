@@ -196,6 +196,12 @@ impl Values {
         self.inner.room(bytes).await
     }
 
+    /// What was found out about a lost value has had its consequence: whoever asks next has it looked for again, as its
+    /// object may be put back.
+    pub fn forget_lost(&self, wanted: &Wanted) {
+        self.inner.lock().forget_lost(&wanted.key());
+    }
+
     /// Asks for a value, or joins those who do. `None`: there is no room for it now, and it was not a `must`: one that
     /// must be had waits for room in turn.
     pub fn begin(&self, wanted: &Wanted, must: bool) -> Option<Waiting> {

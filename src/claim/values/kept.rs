@@ -130,6 +130,15 @@ impl Kept {
         }
     }
 
+    /// A lost value is no longer known to be.
+    pub(super) fn forget_lost(&mut self, key: &Key) {
+        let is_lost = |entry: &&Entry| matches!(entry.state, State::Lost { .. });
+        if let Some(entry) = self.entries.get(key).filter(is_lost) {
+            self.lost.remove(&entry.used);
+            self.entries.remove(key);
+        }
+    }
+
     /// Nobody wants it any more.
     pub(super) fn forget(&mut self, key: &Key, work: &Arc<Work>) {
         if self.own(key, work).is_some() {

@@ -17,10 +17,8 @@ const REMEMBERED: usize = 1_024;
 /// What was heard of topics.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct Compacted {
-    heard: Arc<Heard>,
+    heard: Mutex<HashMap<Arc<str>, (bool, Instant)>>,
 }
-
-type Heard = Mutex<HashMap<Arc<str>, (bool, Instant)>>;
 
 impl Compacted {
     /// Whether a topic is; `Err`: nobody says at the moment.
@@ -32,10 +30,17 @@ impl Compacted {
         if let Some(heard) = self.heard(topic) {
             return Ok(heard);
         }
-        // To its end, whoever has stopped waiting meanwhile: the next response knows it.
-        let (heard, cluster, topic) = (Arc::clone(&self.heard), cluster.clone(), Arc::clone(topic));
-        let asked = tokio::spawn(async move { ask(&heard, &cluster, &topic).await });
-        asked.await.map_err(|_| "the process ends".to_owned())?
+        let asked = cluster.is_compacted(topic).await;
+        let is_compacted = asked.map_err(|error| error.to_string())?.unwrap_or(false);
+        if is_compacted {
+            tracing::warn!(target: "sizegate::redeem", topic = &**topic, "the topic is compacted, and leaving a record out would change what its key means: consumers wait for it; choose hold or pass (claim_check.fallback)");
+        }
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard.len() >= REMEMBERED {
+            heard.clear();
+        }
+        heard.insert(Arc::clone(topic), (is_compacted, Instant::now()));
+        Ok(is_compacted)
     }
 
     fn heard(&self, topic: &str) -> Option<bool> {
@@ -43,18 +48,4 @@ impl Compacted {
         let (is_compacted, at) = heard.get(topic)?;
         (at.elapsed() < BELIEVED).then_some(*is_compacted)
     }
-}
-
-async fn ask(heard: &Heard, cluster: &Cluster, topic: &Arc<str>) -> Result<bool, String> {
-    let asked = cluster.is_compacted(topic).await;
-    let is_compacted = asked.map_err(|error| error.to_string())?.unwrap_or(false);
-    if is_compacted {
-        tracing::warn!(target: "sizegate::redeem", topic = &**topic, "the topic is compacted, and leaving a record out would change what its key means: consumers wait for it; choose hold or pass (claim_check.fallback)");
-    }
-    let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-    if heard.len() >= REMEMBERED {
-        heard.clear();
-    }
-    heard.insert(Arc::clone(topic), (is_compacted, Instant::now()));
-    Ok(is_compacted)
 }

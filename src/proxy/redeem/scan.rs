@@ -34,9 +34,10 @@ const MOST_AT_ONCE: usize = 128 * 1024;
 /// Tickets of one batch that are looked at for one response: no response has room for more.
 const MOST_TICKETS: usize = 2_048;
 
-/// A value that has turned out to be lost is looked for again by whoever asks next: another record may bear the same ticket,
-/// and its object may be back. Consumers that come upon a record which the fallback topic has do not ask for it.
-const LOST: Duration = Duration::ZERO;
+/// A value that has turned out to be lost counts as lost for the response that comes next: the one that asked may have left
+/// a moment before. Then, and once its record is on its way to the fallback topic, it is looked for again: another record may
+/// bear the same ticket, and its object may be back.
+const LOST: Duration = Duration::from_secs(2);
 /// The same where consumers wait for it, or get its ticket.
 const STILL_LOST: Duration = Duration::from_secs(60);
 

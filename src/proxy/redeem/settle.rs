@@ -8,10 +8,10 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::choose::{Chosen, Outcome, State, Ticket};
-use super::scan::Batch;
+use super::scan::{Batch, Judged};
 use super::{Job, Times};
 use crate::batch::{Headers, RecordParts};
-use crate::claim::{Class, Failure, OpenBatch, Waiting, fallen};
+use crate::claim::{Class, Failure, OpenBatch, Waiting, Wanted, fallen};
 use crate::config::Unredeemed;
 use crate::proxy::Shared;
 use crate::proxy::claim_fetches::ClaimTopic;
@@ -44,18 +44,11 @@ pub(super) async fn settle(job: &Job, chosen: &mut [Chosen], times: &Times) {
             break;
         }
     }
-    if others || goes_out(chosen) {
-        return;
+    drop(waiting);
+    if !others && !goes_out(chosen) {
+        // A client that gets nothing asks again at once.
+        tokio::time::sleep_until(times.held).await;
     }
-    // A client that gets nothing asks again at once. What is found out meanwhile is not found out in vain.
-    while let Ok(Some((which, outcome))) = tokio::time::timeout_at(times.held, waiting.next()).await
-    {
-        put(chosen, which, outcome);
-        if goes_out(chosen) {
-            return;
-        }
-    }
-    tokio::time::sleep_until(times.held).await;
 }
 
 /// Partitions go out that have nothing to do with tickets.
@@ -108,9 +101,17 @@ fn one(
     let Batch::Open(batch) = of.of.batches.get(ticket.batch)? else {
         return None;
     };
+    let wanted = batch
+        .tickets
+        .iter()
+        .find_map(|(record, judged)| match judged {
+            Judged::Sound(wanted) if *record == ticket.record => Some(wanted.clone()),
+            _ => None,
+        })?;
     let lost = Lost {
         shared: Arc::clone(&job.shared),
         topic,
+        wanted,
         // Shares the records.
         batch: batch.batch.clone(),
         record: ticket.record,
@@ -129,6 +130,7 @@ fn one(
 struct Lost {
     shared: Arc<Shared>,
     topic: Arc<ClaimTopic>,
+    wanted: Wanted,
     batch: OpenBatch,
     record: u32,
     at: LostAt,
@@ -197,6 +199,8 @@ impl Lost {
             return std::future::pending().await;
         };
         let fallbacks = claims.fallbacks();
+        // Another record may bear the same ticket.
+        claims.handle().values().forget_lost(&self.wanted);
         let is_new = !fallbacks.is_written(&self.at);
         let make = || self.record(failure);
         fallbacks
