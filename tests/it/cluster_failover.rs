@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::support::client::{produce_request, text};
 use crate::support::{
     Connection, Kafka, KafkaOptions, Lent, Part, Record, Sizegate, Topic, admin, batch,
-    batch_of_bytes, ports, unique,
+    batch_of_bytes, eventually, ports, unique,
 };
 use bytes::Bytes;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -16,6 +17,9 @@ use kafka_protocol::messages::{
     ShareFetchRequest, TopicName, share_fetch_request,
 };
 use kafka_protocol::protocol::{Decodable, HeaderVersion};
+
+/// A guard against hanging, no measure.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Three brokers, the proxy, and a topic of which each broker leads at least one partition.
 struct Trio {
@@ -176,10 +180,21 @@ fn a_fetch_from_the_wrong_broker_is_pointed_through_the_proxy_however_large_its_
             let case = format!("v{version} with {batches} more batches of {stored} bytes");
             let mut connection = Connection::open(trio.sizegate.node(node_id));
             let request = fetch(&trio.topic, &[own, wrong]);
-            connection.send(&request, version);
-            let frame = connection.read_frame().unwrap();
-            trio.assert_names_no_broker(&case, &frame);
-            let response = decode(frame, version);
+            let mut direct = Connection::open(trio.kafka.node(node_id));
+            let mut directly = || {
+                direct.send(&request, version);
+                direct.receive::<FetchResponse>(version).1
+            };
+            // Other tests write to the topic, too.
+            let (response, original) = eventually(PATIENCE, "nobody writes meanwhile", || {
+                let before = directly();
+                connection.send(&request, version);
+                let frame = connection.read_frame().unwrap();
+                trio.assert_names_no_broker(&case, &frame);
+                let original = directly();
+                let is_stable = before.responses == original.responses;
+                is_stable.then(|| (decode(frame, version), original))
+            });
             let part = |index: i32| {
                 response.responses[0]
                     .partitions
@@ -189,9 +204,6 @@ fn a_fetch_from_the_wrong_broker_is_pointed_through_the_proxy_however_large_its_
             };
             assert_eq!(part(wrong).error_code, 6, "{case}");
             assert_eq!(part(own).error_code, 0, "{case}");
-            let mut direct = Connection::open(trio.kafka.node(node_id));
-            direct.send(&request, version);
-            let (_, original) = direct.receive::<FetchResponse>(version);
             assert!(
                 original.responses == response.responses,
                 "{case}: what is fetched differs"
