@@ -38,7 +38,7 @@ pub use issue::{Issuer, SignedTicket, ticket_bytes};
 pub use keys::{Key, KeyError, Keys, MARK_HEADER, Refuted};
 pub use open::{OpenBatch, Unopened};
 pub use patience::Patience;
-pub use place::{ForeignUri, Layout, Namespace, OwnKey, Place};
+pub use place::{ForeignUri, Layout, Namespace, OwnKey, Place, prefix_of};
 pub use plan::{Claim, Fit, Plan, Planned, allowance, plan_offload};
 pub use retention::{Cover, Need};
 pub use rewrite::{Found, RewriteError, offload, redeem, tickets, tickets_from};

@@ -50,10 +50,17 @@ impl Place {
     /// the one may read the other.
     #[must_use]
     pub fn in_trash(&self) -> Self {
-        let mut parts = self.0.splitn(3, '/');
-        let mut part = || parts.next().unwrap_or_default();
-        Self(format!("{}/{}/{TRASH}/{}", part(), part(), part()))
+        let prefix = prefix_of(&self.0);
+        let name = self.0.strip_prefix(prefix).unwrap_or_default();
+        Self(format!("{prefix}{TRASH}/{name}"))
     }
+}
+
+/// The [prefix](Namespace::prefix) of the topic that a key is of: the cluster's and the topic's part, with its slash.
+pub fn prefix_of(key: &str) -> &str {
+    let second = key.match_indices('/').nth(1);
+    let end = second.map_or(0, |(at, _)| at.saturating_add(1));
+    key.get(..end).unwrap_or_default()
 }
 
 /// What a key tells of an object of ours.

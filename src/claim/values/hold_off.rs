@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::super::failure::{Class, Failure};
 use super::super::patience::random_share;
-use super::super::place::Place;
+use super::super::place::{Place, prefix_of};
 use super::{FIRST_PAUSE, LONGEST_PAUSE};
 
 /// Different objects of one prefix that are denied one after the other, until the prefix is.
@@ -211,11 +211,8 @@ fn open(gates: &mut HashMap<String, Gate>, scope: &str) -> bool {
     gate.is_some_and(|gate| gate.closed.is_some())
 }
 
-/// The cluster's and the topic's part.
 fn prefix(place: &Place) -> &str {
-    let second = place.key().match_indices('/').nth(1);
-    let end = second.map_or(0, |(at, _)| at);
-    place.key().get(..end).unwrap_or_default()
+    prefix_of(place.key())
 }
 
 #[cfg(test)]

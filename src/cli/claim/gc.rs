@@ -18,13 +18,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::progress::Progress;
-use super::references::{self, Names, Tickets};
+use super::references::{Names, References};
 use super::tickets::worst;
 use super::{Common, Desk, Outcome, with_desk};
 use crate::claim::{Failure, Listed, Moved, Namespace, Place};
-use crate::cluster::Wanted;
 use crate::config::duration;
-use crate::findings::Comparison;
 use crate::text::{grouped, row, table};
 
 /// Objects that one run moves; the next goes on.
@@ -116,38 +114,27 @@ struct Planned {
 pub(super) fn run(args: &GcArgs) -> ExitCode {
     with_desk(&args.common, async |desk, cluster, commands| {
         let began = SystemTime::now();
-        let facts = cluster.survey(Wanted::All(&[]), commands).await;
-        let facts = facts.map_err(|error| format!("the cluster could not be read: {error}"))?;
-        let comparison = Comparison::new(desk.config, &facts)?;
-        let read = references::topics(&comparison, desk, &args.topics, &args.also);
         let mut progress = Progress::new();
-        let reading = Tickets::read(&read, desk, cluster, commands, &mut progress);
-        let (namespace, tickets) = reading.await?;
-        let known = facts.topics.iter().map(|topic| &*topic.name);
+        let asked = (&*args.topics, &*args.also);
+        let read = References::read(asked, desk, cluster, commands, &mut progress).await?;
+        let known = read.known.iter().map(|topic| &**topic);
         let mut plan = Plan {
             args,
             desk,
             began,
-            names: Names::new(&namespace, known),
-            namespace: &namespace,
+            names: Names::new(&read.namespace, known),
             read: &read,
-            tickets: &tickets,
             of: BTreeMap::new(),
             steps: Vec::new(),
             foreign: 0,
             is_full: false,
         };
-        for prefix in references::prefixes(&args.topics, &namespace) {
-            let listing = desk.store.list(&prefix, |object| {
-                let key = object.key.clone();
-                plan.note(object);
-                progress.say(|| format!("{key}: {} to be moved", grouped(plan.steps.len() as u64)));
-            });
-            listing
-                .await
-                .map_err(|failure| format!("the store: {failure}"))?;
-        }
-        let unreadable = tickets.unreadable_batches;
+        let note = |object: Listed| {
+            let key = object.key.clone();
+            plan.note(object);
+            progress.say(|| format!("{key}: {} to be moved", grouped(plan.steps.len() as u64)));
+        };
+        read.list(&args.topics, desk, note).await?;
         let Plan {
             mut of,
             steps,
@@ -166,8 +153,8 @@ pub(super) fn run(args: &GcArgs) -> ExitCode {
         drop(progress);
         let found = Found {
             of,
-            read,
-            unreadable,
+            unreadable: read.tickets.unreadable_batches,
+            read: read.topics,
             foreign,
             is_full,
             failures,
@@ -180,10 +167,8 @@ struct Plan<'a> {
     args: &'a GcArgs,
     desk: &'a Desk<'a>,
     began: SystemTime,
-    namespace: &'a Namespace,
     names: Names,
-    read: &'a BTreeSet<String>,
-    tickets: &'a Tickets,
+    read: &'a References,
     of: BTreeMap<String, OfTopic>,
     steps: Vec<Planned>,
     /// Objects that nobody here wrote.
@@ -193,7 +178,7 @@ struct Plan<'a> {
 
 impl Plan<'_> {
     fn note(&mut self, object: Listed) {
-        let Some(own) = self.namespace.own_key(&object.key) else {
+        let Some(own) = self.read.namespace.own_key(&object.key) else {
             if !Namespace::is_trial(&object.key) {
                 self.foreign = self.foreign.saturating_add(1);
             }
@@ -201,10 +186,10 @@ impl Plan<'_> {
         };
         let topic = self.names.of(own.place.key());
         let is_read = match self.names.known(own.place.key()) {
-            Some(topic) => self.read.contains(topic),
+            Some(topic) => self.read.topics.contains(topic),
             None => self.args.gone_topics,
         };
-        let is_named = self.tickets.name(own.place.key());
+        let is_named = self.read.tickets.name(own.place.key());
         let age = self
             .began
             .duration_since(object.written)
@@ -215,7 +200,7 @@ impl Plan<'_> {
             false => &mut of.objects,
         };
         *counted = counted.saturating_add(1);
-        let may_go = is_read && self.tickets.unreadable_batches == 0 && !self.args.restore;
+        let may_go = is_read && self.read.tickets.unreadable_batches == 0 && !self.args.restore;
         let claim = self.desk.claim;
         let step = match own.is_trash {
             true if is_named || self.args.restore => Step::Restore,

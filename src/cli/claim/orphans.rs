@@ -3,7 +3,7 @@
 //! Tickets are read first, objects listed after them, and what is younger than the grace period when it began is left
 //! out: an object that was there then had its ticket appended, if it ever was, before the tickets were read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -11,12 +11,10 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::progress::Progress;
-use super::references::{self, Names, Tickets};
+use super::references::{Names, References};
 use super::tickets::worst;
 use super::{Common, Desk, Outcome, with_desk};
 use crate::claim::{Listed, Namespace};
-use crate::cluster::Wanted;
-use crate::findings::Comparison;
 use crate::text::{grouped, rfc3339, row, table};
 
 /// Keys that are kept as examples, of each topic; and shown in a table.
@@ -65,60 +63,50 @@ struct OfTopic {
 pub(super) fn run(args: &OrphansArgs) -> ExitCode {
     with_desk(&args.common, async |desk, cluster, commands| {
         let began = SystemTime::now();
-        let facts = cluster.survey(Wanted::All(&[]), commands).await;
-        let facts = facts.map_err(|error| format!("the cluster could not be read: {error}"))?;
-        let comparison = Comparison::new(desk.config, &facts)?;
-        let read = references::topics(&comparison, desk, &args.topics, &args.also);
         let mut progress = Progress::new();
-        let reading = Tickets::read(&read, desk, cluster, commands, &mut progress);
-        let (namespace, tickets) = reading.await?;
-        let known = facts.topics.iter().map(|topic| &*topic.name);
+        let asked = (&*args.topics, &*args.also);
+        let read = References::read(asked, desk, cluster, commands, &mut progress).await?;
+        let known = read.known.iter().map(|topic| &**topic);
         let asked = args.topics.iter().map(String::as_str);
-        let names = Names::new(&namespace, known.chain(asked));
         let mut counted = Counted {
             desk,
-            namespace: &namespace,
-            tickets: &tickets,
+            names: Names::new(&read.namespace, known.chain(asked)),
+            read: &read,
             began,
             of: BTreeMap::new(),
             progress: &mut progress,
         };
-        for prefix in references::prefixes(&args.topics, &namespace) {
-            let listed = desk
-                .store
-                .list(&prefix, |object| counted.count(&names, &object))
-                .await;
-            listed.map_err(|failure| format!("the store: {failure}"))?;
-        }
+        let count = |object| counted.count(&object);
+        read.list(&args.topics, desk, count).await?;
         let of = counted.of;
         drop(progress);
-        Ok(outcome(&of, &read, tickets.unreadable_batches))
+        Ok(outcome(&of, &read))
     })
 }
 
 struct Counted<'a> {
     desk: &'a Desk<'a>,
-    namespace: &'a Namespace,
-    tickets: &'a Tickets,
+    names: Names,
+    read: &'a References,
     began: SystemTime,
     of: BTreeMap<String, OfTopic>,
     progress: &'a mut Progress,
 }
 
 impl Counted<'_> {
-    fn count(&mut self, names: &Names, object: &Listed) {
-        let own = self.namespace.own_key(&object.key);
+    fn count(&mut self, object: &Listed) {
+        let own = self.read.namespace.own_key(&object.key);
         if Namespace::is_trial(&object.key) || own.is_some_and(|own| own.is_trash) {
             return;
         }
-        let topic = names.of(&object.key);
+        let topic = self.names.of(&object.key);
         let age = self
             .began
             .duration_since(object.written)
             .unwrap_or_default();
         let of = self.of.entry(topic).or_default();
         of.objects = of.objects.saturating_add(1);
-        if self.tickets.name(&object.key) {
+        if self.read.tickets.name(&object.key) {
             of.named = of.named.saturating_add(1);
         } else if age <= self.desk.claim.grace {
             of.young = of.young.saturating_add(1);
@@ -141,7 +129,8 @@ impl Counted<'_> {
     }
 }
 
-fn outcome(of: &BTreeMap<String, OfTopic>, read: &BTreeSet<String>, unreadable: u64) -> Outcome {
+fn outcome(of: &BTreeMap<String, OfTopic>, read: &References) -> Outcome {
+    let unreadable = read.tickets.unreadable_batches;
     let mut rows = vec![row([
         "OBJECTS OF",
         "OBJECTS",
@@ -171,7 +160,7 @@ fn outcome(of: &BTreeMap<String, OfTopic>, read: &BTreeSet<String>, unreadable: 
             examples.push_str(&format!("and {} more of {topic}\n", grouped(more)));
         }
     }
-    let read: Vec<&str> = read.iter().map(String::as_str).collect();
+    let read: Vec<&str> = read.topics.iter().map(String::as_str).collect();
     let mut text = format!(
         "Tickets were read from: {}.\n\n{}",
         read.join(" "),

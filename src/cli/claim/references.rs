@@ -4,13 +4,14 @@
 //! committed; only the digests of keys are held.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::progress::Progress;
 use super::tickets::MOST_BATCH_BYTES;
 use super::{Desk, read_error};
-use crate::claim::{Digest, Namespace, OpenBatch, Ticket, Unopened};
-use crate::cluster::{At, Cluster, ReadError};
+use crate::claim::{Digest, Listed, Namespace, OpenBatch, Ticket, Unopened, prefix_of};
+use crate::cluster::{At, Cluster, ReadError, Wanted};
 use crate::codec::Decoders;
 use crate::findings::claims::holders;
 use crate::findings::{Commands, Comparison};
@@ -18,7 +19,7 @@ use crate::text::grouped;
 
 /// Every topic that may hold tickets: those that are offloaded and those asked for, their fallback topics, their retry and
 /// dead-letter topics, and what somebody says beside.
-pub(super) fn topics(
+fn topics(
     comparison: &Comparison<'_>,
     desk: &Desk<'_>,
     asked: &[String],
@@ -39,12 +40,62 @@ pub(super) fn topics(
     all
 }
 
-/// Where the objects of these topics lie; of all, without any.
-pub(super) fn prefixes(topics: &[String], namespace: &Namespace) -> Vec<String> {
-    if topics.is_empty() {
-        return vec![namespace.root()];
+/// What was read of a cluster before its objects are looked at.
+pub(super) struct References {
+    /// Topics whose tickets were read.
+    pub topics: BTreeSet<String>,
+    /// Topics that the cluster shows.
+    pub known: Vec<Arc<str>>,
+    /// Where objects lie.
+    pub namespace: Namespace,
+    /// What is named.
+    pub tickets: Tickets,
+}
+
+impl References {
+    /// Reads the tickets of every topic that may hold some.
+    pub(super) async fn read(
+        (asked, also): (&[String], &[String]),
+        desk: &Desk<'_>,
+        cluster: &Cluster,
+        commands: &Commands,
+        progress: &mut Progress,
+    ) -> Result<Self, String> {
+        let facts = cluster.survey(Wanted::All(&[]), commands).await;
+        let facts = facts.map_err(|error| format!("the cluster could not be read: {error}"))?;
+        let comparison = Comparison::new(desk.config, &facts)?;
+        let topics = topics(&comparison, desk, asked, also);
+        let (namespace, tickets) =
+            Tickets::read(&topics, desk, cluster, commands, progress).await?;
+        let known = facts.topics.iter().map(|topic| Arc::clone(&topic.name));
+        Ok(Self {
+            topics,
+            known: known.collect(),
+            namespace,
+            tickets,
+        })
     }
-    topics.iter().map(|topic| namespace.prefix(topic)).collect()
+
+    /// Lists the objects of these topics; of all, without any.
+    pub(super) async fn list(
+        &self,
+        topics: &[String],
+        desk: &Desk<'_>,
+        mut note: impl FnMut(Listed),
+    ) -> Result<(), String> {
+        let prefixes = match topics {
+            [] => vec![self.namespace.root()],
+            topics => topics
+                .iter()
+                .map(|topic| self.namespace.prefix(topic))
+                .collect(),
+        };
+        for prefix in prefixes {
+            let listed = desk.store.list(&prefix, &mut note).await;
+            listed.map_err(|failure| format!("the store: {failure}"))?;
+        }
+        Ok(())
+    }
 }
 
 /// Which topic a key is of.
@@ -61,26 +112,19 @@ impl Names {
 
     /// Its name, if there is such a topic.
     pub(super) fn known(&self, key: &str) -> Option<&str> {
-        self.0.get(prefix(key)).map(String::as_str)
+        self.0.get(prefix_of(key)).map(String::as_str)
     }
 
     /// Its name; its part of the key, where there is no such topic any more.
     pub(super) fn of(&self, key: &str) -> String {
         self.known(key).map_or_else(
             || {
-                let part = prefix(key).split('/').nth(1).unwrap_or_default();
+                let part = prefix_of(key).split('/').nth(1).unwrap_or_default();
                 format!("{part} (no such topic)")
             },
             str::to_owned,
         )
     }
-}
-
-/// The cluster's and the topic's part of a key.
-fn prefix(key: &str) -> &str {
-    let second = key.match_indices('/').nth(1);
-    let end = second.map_or(0, |(at, _)| at.saturating_add(1));
-    key.get(..end).unwrap_or_default()
 }
 
 /// The first half of a key's digest: enough to tell keys apart, and all that is held of a ticket.
@@ -104,7 +148,7 @@ pub(super) struct Tickets {
 
 impl Tickets {
     /// Reads these topics to where each ends when its turn comes. Also says where objects lie.
-    pub(super) async fn read(
+    async fn read(
         topics: &BTreeSet<String>,
         desk: &Desk<'_>,
         cluster: &Cluster,
