@@ -33,7 +33,7 @@ use self::notify::Notify;
 use self::reload::Live;
 use crate::admin;
 use crate::cluster::Cluster;
-use crate::config::{ClaimCheck, Config, Overrides, OwnAddresses};
+use crate::config::{Config, Overrides, OwnAddresses};
 use crate::findings::Commands;
 use crate::net::{Acceptor, Connector, Own};
 use crate::policy::{Policy, StuckWatch};
@@ -117,8 +117,7 @@ async fn serve(
     let signals = Signals::caught()?;
     chores.spawn(Arc::new(live).follow(signals.hangup, shutdown.clone()));
     chores.spawn(summarise(Arc::clone(&shared), shutdown.clone()));
-    let claim = config.load().claim_check.clone();
-    start_control_plane(Arc::clone(&shared), claim, shutdown.clone())?;
+    start_control_plane(Arc::clone(&shared), shutdown.clone())?;
     let bound = BoundSockets {
         workers,
         sessions: sessions.clone(),
@@ -306,11 +305,7 @@ fn decoders() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2))
 }
 
-fn start_control_plane(
-    shared: Arc<Shared>,
-    claim: Option<ClaimCheck>,
-    shutdown: CancellationToken,
-) -> std::io::Result<()> {
+fn start_control_plane(shared: Arc<Shared>, shutdown: CancellationToken) -> std::io::Result<()> {
     let watch = Watch {
         shared: Arc::clone(&shared),
         shutdown: shutdown.clone(),
@@ -319,7 +314,7 @@ fn start_control_plane(
         let cluster = shared.cluster.clone();
         tokio::join!(
             cluster.run(shutdown.clone()),
-            claim_margins::follow(Arc::clone(&shared), claim, shutdown.clone()),
+            claim_margins::follow(Arc::clone(&shared), shutdown.clone()),
             families::follow(shared, shutdown)
         );
     };

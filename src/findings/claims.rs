@@ -68,16 +68,12 @@ pub fn holders<'a>(comparison: &'a Comparison<'a>, lag: Duration) -> Vec<Holder<
         };
         let mut push = |name: &str, role: Role| {
             if let Some(holder) = comparison.topic(name) {
-                let stays = holder.kept.longest().map(|stay| match stay {
-                    Stay::AtMost(time) => Some(time),
-                    Stay::ForEver => None,
-                });
                 holders.push(Holder {
                     topic: &facts.name,
                     holder: Arc::clone(&holder.name),
                     role,
                     kept: &holder.kept,
-                    need: stays.map(|stays| Need::new(stays, lag, claim.retention)),
+                    need: need(&holder.kept, lag, claim.retention),
                 });
             }
         };
@@ -91,6 +87,15 @@ pub fn holders<'a>(comparison: &'a Comparison<'a>, lag: Duration) -> Vec<Holder<
         }
     }
     holders
+}
+
+/// What a topic asks of the objects of its tickets, which are kept for `objects`; `None`: its settings could not be read.
+pub fn need(kept: &Kept, lag: Duration, objects: Duration) -> Option<Need> {
+    let stays = match kept.longest()? {
+        Stay::AtMost(time) => Some(time),
+        Stay::ForEver => None,
+    };
+    Some(Need::new(stays, lag, objects))
 }
 
 /// Some consumers get tickets, those that write retries and dead letters perhaps among them.

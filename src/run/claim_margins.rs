@@ -3,15 +3,15 @@
 //!
 //! Invariant: a margin that is not known is not shown.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::claim::Need;
 use crate::cluster::Wanted;
-use crate::config::ClaimCheck;
-use crate::findings::{Commands, Stay, TopicFacts};
+use crate::findings::Commands;
+use crate::findings::claims::need;
 use crate::proxy::Shared;
 
 /// Settings that decide it change seldom, and whoever has a day is told early enough.
@@ -21,15 +21,13 @@ const FIRST_INTERVAL: Duration = Duration::from_secs(1);
 /// Topics that are looked at: those with metrics of their own are no more by default.
 const MOST_TOPICS: usize = 1_000;
 
-/// Follows the settings of topics that offload, and of their fallback topics, until shutdown.
-pub(super) async fn follow(
-    shared: Arc<Shared>,
-    claim: Option<ClaimCheck>,
-    shutdown: CancellationToken,
-) {
-    let Some(claim) = claim else { return };
+/// Follows the settings of topics that may hold tickets until shutdown.
+pub(super) async fn follow(shared: Arc<Shared>, shutdown: CancellationToken) {
+    if shared.claims.is_none() {
+        return;
+    }
     loop {
-        let interval = match look(&shared, &claim).await {
+        let interval = match look(&shared).await {
             Some(()) => LOOK_INTERVAL,
             None => FIRST_INTERVAL,
         };
@@ -40,45 +38,34 @@ pub(super) async fn follow(
     }
 }
 
-/// `None`: no topic is known that offloads, or the cluster was not read.
-async fn look(shared: &Shared, claim: &ClaimCheck) -> Option<()> {
-    let names = holders(shared, claim);
+/// `None`: no topic is known, or the cluster was not read.
+async fn look(shared: &Shared) -> Option<()> {
+    let policy = shared.policy.load_full();
+    let topics = shared.cluster.topics();
+    topics.first()?;
+    let holders = topics
+        .iter()
+        .filter(|topic| policy.holds_tickets(&topic.name).is_some());
+    let names: Vec<String> = holders
+        .take(MOST_TOPICS)
+        .map(|topic| topic.name.to_string())
+        .collect();
     if names.is_empty() {
-        return None;
+        shared.metrics.claims().set_margins(BTreeMap::new());
+        return Some(());
     }
     let commands = Commands::default();
-    let facts = shared
-        .cluster
-        .survey(Wanted::Named(&names), &commands)
-        .await
-        .ok()?;
+    let read = shared.cluster.survey(Wanted::Named(&names), &commands);
+    let facts = read.await.ok()?;
     let margins = facts.topics.iter().filter_map(|topic| {
-        let seconds = margin_seconds(topic, claim.retention)?;
+        let (_, objects) = policy.holds_tickets(&topic.name)?;
+        let need = need(&topic.kept, Duration::ZERO, objects)?;
+        // A ticket may stay for ever.
+        let seconds = need
+            .margin_seconds()
+            .map_or(f64::NEG_INFINITY, |seconds| seconds as f64);
         Some((topic.name.to_string(), seconds))
     });
     shared.metrics.claims().set_margins(margins.collect());
     Some(())
-}
-
-/// Topics that may hold tickets.
-fn holders(shared: &Shared, claim: &ClaimCheck) -> Vec<String> {
-    let policy = shared.policy.load();
-    let topics = shared.cluster.topics();
-    let offloading = topics
-        .iter()
-        .filter(|topic| policy.may_offload(&topic.name).is_some());
-    offloading
-        .take(MOST_TOPICS)
-        .flat_map(|topic| [topic.name.to_string(), claim.fallback_of(&topic.name)])
-        .collect()
-}
-
-/// Seconds that are left over; `-∞`: a ticket may stay for ever.
-fn margin_seconds(topic: &TopicFacts, kept: Duration) -> Option<f64> {
-    let stays = match topic.kept.longest()? {
-        Stay::AtMost(time) => Some(time),
-        Stay::ForEver => None,
-    };
-    let margin = Need::new(stays, Duration::ZERO, kept).margin_seconds();
-    Some(margin.map_or(f64::NEG_INFINITY, |seconds| seconds as f64))
 }
