@@ -38,6 +38,7 @@ pub use claim::{
     ClaimCheck, ClaimKey, Fallback, Offload, Redeem, StoreFailure, StoreOption, Unredeemed,
 };
 pub use clients::Clients;
+pub(crate) use defaults::OFFLOAD_ABOVE_BYTES;
 pub use governed::{Bounds, Codecs, Compression, TopicConfig};
 pub use ignore::Ignore;
 pub(crate) use ignore::ignore;

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 pub(super) use self::exposition::{Histogram, Measured};
 use self::limits::{Proposal, Target, TopicLimits};
-use self::offload::{ABOVE_BYTES, Gain};
+use self::offload::Gain;
 use super::{FAILED, FINE, print};
-use crate::config::size_text;
+use crate::config::{OFFLOAD_ABOVE_BYTES, size_text};
 use crate::findings::{Side, side_kind};
 use crate::telemetry::OTHER;
 use crate::version;
@@ -260,7 +260,7 @@ fn would_gain(gain: &Gain) -> String {
         gain.records,
         gain.measured,
         (100.0 * gain.share).floor(),
-        size_text(ABOVE_BYTES)
+        size_text(OFFLOAD_ABOVE_BYTES)
     )
 }
 
@@ -330,7 +330,7 @@ fn to_json(args: &SuggestArgs, found: &BTreeMap<String, Found>, kept: &[String])
     let topics = found.iter().map(|(name, Found { limits, gain })| {
         let offload = gain.map(|gain| {
             json!({
-                "above": ABOVE_BYTES, "records": gain.records, "measured": gain.measured,
+                "above": OFFLOAD_ABOVE_BYTES, "records": gain.records, "measured": gain.measured,
                 "bytes_at_least": gain.bytes, "share_at_least": gain.share,
             })
         });

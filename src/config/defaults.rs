@@ -58,7 +58,7 @@ pub(super) const ERROR_CODE: ErrorCode = ErrorCode::Auto;
 pub(super) const CODECS_ABOVE_BYTES: u64 = 64 * KIB;
 pub(super) const UNLESS_INCOMPRESSIBLE: bool = true;
 pub(super) const TOPIC_CONFIG_BROKERS: bool = false;
-pub(super) const OFFLOAD_ABOVE_BYTES: u64 = 64 * KIB;
+pub(crate) const OFFLOAD_ABOVE_BYTES: u64 = 64 * KIB;
 pub(super) const ON_STORE_FAILURE: StoreFailure = StoreFailure::Refuse;
 
 /// `claim_check`.

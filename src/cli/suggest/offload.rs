@@ -4,16 +4,15 @@
 //! the share is one that is reached at least.
 
 use super::exposition::Histogram;
+use crate::config::OFFLOAD_ABOVE_BYTES;
 
-/// `offload.above` where it is left out.
-pub(super) const ABOVE_BYTES: u64 = 64 << 10;
 /// Below this share a topic's size is in its small records, which no claim check takes.
 const LEAST_SHARE: f64 = 0.25;
 
 /// What would go to the store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Gain {
-    /// Records larger than [`ABOVE_BYTES`].
+    /// Records larger than [`OFFLOAD_ABOVE_BYTES`].
     pub records: f64,
     /// Of so many.
     pub measured: f64,
@@ -29,15 +28,15 @@ pub(super) fn gain(records: &Histogram, least_measured: f64) -> Option<Gain> {
     let (mut below, mut counted) = (0, 0.0);
     for (&bound, &at_most) in &records.at_most {
         let count = (at_most - counted).max(0.0);
-        if bound <= ABOVE_BYTES {
+        if bound <= OFFLOAD_ABOVE_BYTES {
             small += count * bound as f64;
         } else {
-            large += count * below.max(ABOVE_BYTES) as f64;
+            large += count * below.max(OFFLOAD_ABOVE_BYTES) as f64;
         }
         (below, counted) = (bound, at_most);
     }
     large += (records.count - counted).max(0.0) * below as f64;
-    let within = records.at_most.range(..=ABOVE_BYTES).next_back();
+    let within = records.at_most.range(..=OFFLOAD_ABOVE_BYTES).next_back();
     let gain = Gain {
         records: (records.count - within.map_or(0.0, |(_, at_most)| *at_most)).max(0.0),
         measured: records.count,
