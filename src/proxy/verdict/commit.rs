@@ -262,10 +262,9 @@ impl Judge {
 
     /// Counts what was measured of a batch that goes on to the broker.
     fn count(&self, measured: &mut Measured, batch: &[u8], now: Instant) {
-        let Measured { facts, proof, .. } = &*measured;
-        let Some(codec) = facts.codec else { return };
-        if let Some(proof) = proof {
-            self.shared.metrics.inspection(proof.label(), codec);
+        self.count_proof(measured);
+        if measured.facts.codec.is_none() {
+            return;
         }
         sample(
             measured,
@@ -274,6 +273,13 @@ impl Judge {
             &self.shared.metrics,
             now,
         );
+    }
+
+    /// Counts by what it is known what is in a batch.
+    pub(super) fn count_proof(&self, measured: &Measured) {
+        if let (Some(proof), Some(codec)) = (measured.proof, measured.facts.codec) {
+            self.shared.metrics.inspection(proof.label(), codec);
+        }
     }
 
     /// Counts the gates at which a batch is near the limit, each once. Nothing is near a limit in a batch that is not

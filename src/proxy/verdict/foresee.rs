@@ -163,9 +163,7 @@ impl Judge {
             if may_linger {
                 self.watch_linger(&measured, client);
             }
-            if let (Some(proof), Some(codec)) = (measured.proof, measured.facts.codec) {
-                self.shared.metrics.inspection(proof.label(), codec);
-            }
+            self.count_proof(&measured);
             self.count_near(&measured, passing.request_bytes);
             forwarded.add(&measured.topic);
             sent.push(measured.sent(partition));

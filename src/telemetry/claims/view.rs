@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::{CLASSES, ClaimCounts, ClaimMetrics, Counter, HELD, OPERATIONS, OUTCOMES, locked};
+use super::{CLASSES, ClaimCounts, ClaimMetrics, Counter, OPERATIONS, OUTCOMES, locked};
 
 /// Held partitions that are told one by one.
 const MOST_TOLD: usize = 100;
@@ -129,7 +129,7 @@ impl ClaimMetrics {
     fn held_views(&self) -> Vec<HeldView> {
         let mut held: Vec<HeldView> = locked(&self.held)
             .iter()
-            .filter(|(_, held)| held.seen.elapsed() < HELD)
+            .filter(|(_, held)| !held.is_over())
             .map(|((topic, partition, offset), held)| HeldView {
                 topic: topic.to_string(),
                 partition: *partition,
