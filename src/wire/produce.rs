@@ -177,15 +177,36 @@ impl Layout {
             let records = r
                 .bytes(flexible, "records")?
                 .map(|records| before(r, records.len()));
-            if flexible {
-                self.pass_tags(r, "partition_tags")?;
-            }
-            self.partitions.push(PartitionEntry {
-                index,
-                entry: entry_at..r.position(),
-                records,
-            });
+            self.end_partition(r, flexible, (index, entry_at, records))?;
         }
+        self.end_topic(r, flexible, (key, first))
+    }
+
+    /// What is behind a partition's records, and the partition itself: its index, where it began, and its records.
+    fn end_partition(
+        &mut self,
+        r: &mut Reader<'_>,
+        flexible: bool,
+        (index, entry_at, records): (i32, usize, Option<Range<usize>>),
+    ) -> Result<(), Malformed> {
+        if flexible {
+            self.pass_tags(r, "partition_tags")?;
+        }
+        self.partitions.push(PartitionEntry {
+            index,
+            entry: entry_at..r.position(),
+            records,
+        });
+        Ok(())
+    }
+
+    /// What is behind a topic's partitions, and the topic itself: its key and its first partition.
+    fn end_topic(
+        &mut self,
+        r: &mut Reader<'_>,
+        flexible: bool,
+        (key, first): (Range<usize>, usize),
+    ) -> Result<(), Malformed> {
         let tags_at = r.position();
         if flexible {
             self.pass_tags(r, "topic_tags")?;

@@ -83,24 +83,9 @@ impl Layout {
                     return Ok(Ahead::Later(records.end.saturating_add(BATCH_HEADER_BYTES)));
                 }
                 r.take(bytes, "records")?;
-                if flexible {
-                    self.pass_tags(r, "partition_tags")?;
-                }
-                self.partitions.push(PartitionEntry {
-                    index,
-                    entry: entry_at..r.position(),
-                    records: Some(records),
-                });
+                self.end_partition(r, flexible, (index, entry_at, Some(records)))?;
             }
-            let tags_at = r.position();
-            if flexible {
-                self.pass_tags(r, "topic_tags")?;
-            }
-            self.topics.push(TopicEntry {
-                key,
-                partitions: first..self.partitions.len(),
-                tags: tags_at..r.position(),
-            });
+            self.end_topic(r, flexible, (key, first))?;
         }
         Ok(Ahead::Never)
     }
