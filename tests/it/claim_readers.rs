@@ -8,6 +8,7 @@ use sizegate::batch::BatchHeader;
 
 use crate::claim_consume::{Ask, Folder, batches, consume, open, sha256, value};
 use crate::support::admin::fetch_stored;
+use crate::support::programs::{properties, worker_properties};
 use crate::support::{
     Connection, Kafka, Part, Program, Record, Sizegate, Topic, batch, eventually,
 };
@@ -69,29 +70,10 @@ fn a_connect_sink_writes_originals() {
     let dir = worker.dir().to_path_buf();
     let file = dir.join("sink.txt");
     let strings = "org.apache.kafka.connect.storage.StringConverter";
-    let written = |name: &str, lines: &[String]| {
-        let path = dir.join(name);
-        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
-        path
-    };
-    let plugins = crate::support::programs::script("kafka-libs.sh", &[VERSION, "connect"]);
-    let config = written(
-        "worker.properties",
-        &[
-            format!("bootstrap.servers={}", sizegate.bootstrap()),
-            format!("key.converter={strings}"),
-            format!("value.converter={strings}"),
-            format!(
-                "offset.storage.file.filename={}",
-                dir.join("offsets").display()
-            ),
-            "listeners=http://127.0.0.1:0".into(),
-            "plugin.discovery=service_load".into(),
-            format!("plugin.path={}", plugins.display()),
-        ],
-    );
-    let sink = written(
-        "sink.properties",
+    let config = worker_properties(&dir, VERSION, &sizegate.bootstrap(), strings);
+    let sink = properties(
+        &dir,
+        "sink",
         &[
             "name=originals".into(),
             "connector.class=org.apache.kafka.connect.file.FileStreamSinkConnector".into(),

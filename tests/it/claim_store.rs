@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::support::stores::files_below;
 use bytes::Bytes;
 use sizegate::claim::{
     Class, ContentType, Digest, Issuer, Key, Keys, Layout, Namespace, ObjectForm, Patience, Place,
@@ -58,25 +59,6 @@ fn folder_store(folder: &Path) -> Store {
         .with_patience(quick())
 }
 
-/// All files below a folder, relative to it.
-fn files(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let relative = path.strip_prefix(folder).unwrap();
-                found.push(relative.to_str().unwrap().to_owned());
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
 #[test]
 fn a_folder_keeps_what_was_put_and_gives_it_back() {
     let outside = tempfile::tempdir().unwrap();
@@ -115,10 +97,10 @@ fn a_folder_keeps_what_was_put_and_gives_it_back() {
             .await
             .unwrap();
         assert_eq!(listed, [at.key()]);
-        assert_eq!(files(&folder), [at.key()]);
+        assert_eq!(files_below(&folder), [at.key()]);
         assert_eq!(store.delete(&at).await, Ok(()));
         assert_eq!(store.delete(&at).await, Ok(()));
-        assert_eq!(files(&folder), Vec::<String>::new());
+        assert_eq!(files_below(&folder), Vec::<String>::new());
     });
 }
 
@@ -153,8 +135,8 @@ fn nothing_leaves_the_folder_whatever_a_topic_is_called() {
             assert_eq!(store.head(&at).await.unwrap().unwrap().key, at.key());
         }
     });
-    assert_eq!(files(&folder).len(), topics.len());
-    assert_eq!(files(outside.path()).len(), topics.len());
+    assert_eq!(files_below(&folder).len(), topics.len());
+    assert_eq!(files_below(outside.path()).len(), topics.len());
 }
 
 #[test]

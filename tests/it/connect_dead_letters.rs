@@ -1,9 +1,9 @@
 //! Kafka Connect as it comes, with a dead-letter topic: what its producer of dead letters would refuse by itself never
 //! enters the topic that it reads.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::support::programs::{properties, worker_properties};
 use crate::support::{Kafka, Program, Sizegate, Topic, command, eventually};
 
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -28,12 +28,6 @@ impl Pair {
             self.main.name, self.dead.name
         )
     }
-}
-
-fn written(dir: &Path, name: &str, lines: &[String]) -> PathBuf {
-    let path = dir.join(name);
-    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
-    path
 }
 
 /// Sends noise, which no JSON converter reads: of these sizes, one after the other. What became of each.
@@ -84,26 +78,7 @@ fn connect_drops_no_dead_letter_that_its_own_producer_would_refuse() {
     );
     let dir = worker.dir().to_path_buf();
     let json = "org.apache.kafka.connect.json.JsonConverter";
-    let config = written(
-        &dir,
-        "worker.properties",
-        &[
-            format!("bootstrap.servers={}", sizegate.bootstrap()),
-            format!("key.converter={json}"),
-            format!("value.converter={json}"),
-            format!(
-                "offset.storage.file.filename={}",
-                dir.join("offsets").display()
-            ),
-            "offset.flush.interval.ms=1000".into(),
-            "listeners=http://127.0.0.1:0".into(),
-            "plugin.discovery=service_load".into(),
-            format!(
-                "plugin.path={}",
-                crate::support::programs::script("kafka-libs.sh", &[VERSION, "connect"]).display()
-            ),
-        ],
-    );
+    let config = worker_properties(&dir, VERSION, &sizegate.bootstrap(), json);
     let sink = |pair: &Pair, more: &[&str]| {
         let mut lines = vec![
             format!("name={}", pair.main.name),
@@ -118,7 +93,7 @@ fn connect_drops_no_dead_letter_that_its_own_producer_would_refuse() {
             "consumer.override.auto.offset.reset=earliest".into(),
         ];
         lines.extend(more.iter().map(|line| (*line).to_owned()));
-        written(&dir, &format!("{}.properties", pair.main.name), &lines)
+        properties(&dir, &pair.main.name, &lines)
     };
     let running = worker
         .raw_arg(config)

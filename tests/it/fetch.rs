@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::support::admin::metadata;
 use crate::support::client::{frame, text};
+use crate::support::programs::properties;
 use crate::support::{
     Connection, KAFKA_VERSIONS, Kafka, Part, Program, Record, Sizegate, Topic, batch,
     batch_of_bytes, eventually,
@@ -902,11 +903,7 @@ fn a_sink_task_of_connect_that_fails_and_is_restarted_or_rewinds_is_found() {
     let sizegate = Sizegate::start(kafka, "");
     let worker = Program::connect_worker("4.3.0");
     let dir = worker.dir().to_path_buf();
-    let file = |name: &str, lines: &[String]| {
-        let path = dir.join(format!("{name}.properties"));
-        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
-        path
-    };
+    let file = |name: &str, lines: &[String]| properties(&dir, name, lines);
     let bytes = "org.apache.kafka.connect.converters.ByteArrayConverter";
     let rest = SocketAddr::from(([127, 0, 0, 1], crate::support::ports::free_ports(1)));
     let config = file(

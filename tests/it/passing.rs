@@ -57,6 +57,19 @@ fn wait_until_arrives(broker: &Broker, bytes: usize) {
     });
 }
 
+/// Sends a frame but for its last bytes, which are returned, and waits until the broker reads what has come.
+fn all_arrives_but<'a>(
+    last: usize,
+    frame: &'a [u8],
+    connection: &mut Connection,
+    broker: &Broker,
+) -> &'a [u8] {
+    let (first, last) = frame.split_at(frame.len() - last);
+    connection.send_bytes(first);
+    wait_until_arrives(broker, first.len() - 4);
+    last
+}
+
 /// The next response, which is to be without error.
 fn assert_stored(connection: &mut Connection, version: i16, correlation: i32) {
     let (answered, responses) = connection.receive_produce(version).unwrap();
@@ -74,9 +87,7 @@ fn the_broker_sees_the_first_bytes_before_the_client_has_sent_the_last() {
     for (version, wire_bytes) in [(3, MIB), (8, MIB), (9, MIB), (12, MIB), (13, 50 * MIB)] {
         let mut connection = proxy.connect();
         let frame = large(&broker, version, 7, wire_bytes);
-        let (first, last) = frame.split_at(frame.len() - 100_000);
-        connection.send_bytes(first);
-        wait_until_arrives(&broker, first.len() - 4);
+        let last = all_arrives_but(100_000, &frame, &mut connection, &broker);
         assert!(proxy.shared.budget.held_bytes() <= LITTLE, "{version}");
         connection.send_bytes(last);
         assert_stored(&mut connection, version, 7);
@@ -104,9 +115,7 @@ fn of_several_partitions_the_last_one_passes_once_its_head_is_here() {
             part("other", 0, 2 * MIB),
         ];
         let frame = produce(version, 3, -1, &parts);
-        let (first, last) = frame.split_at(frame.len() - MIB);
-        connection.send_bytes(first);
-        wait_until_arrives(&broker, first.len() - 4);
+        let last = all_arrives_but(MIB, &frame, &mut connection, &broker);
         connection.send_bytes(last);
         assert_stored(&mut connection, version, 3);
         assert!(broker.received_of(ApiKey::Produce).last().unwrap().body == frame[4..]);
@@ -313,9 +322,7 @@ fn a_drain_in_the_middle_waits_for_the_rest_and_its_response() {
     let proxy = Inside::start(&broker, &[], "");
     let mut connection = proxy.connect();
     let frame = large(&broker, 13, 5, MIB);
-    let (first, last) = frame.split_at(frame.len() / 2);
-    connection.send_bytes(first);
-    wait_until_arrives(&broker, first.len() - 4);
+    let last = all_arrives_but(frame.len() / 2, &frame, &mut connection, &broker);
     proxy.drain();
     std::thread::sleep(A_WHILE);
     connection.send_bytes(last);
@@ -330,9 +337,7 @@ fn a_reload_in_the_middle_is_for_the_next_request() {
     let proxy = Inside::start(&broker, &[], "");
     let mut connection = proxy.connect();
     let frame = large(&broker, 13, 5, MIB);
-    let (first, last) = frame.split_at(frame.len() / 2);
-    connection.send_bytes(first);
-    wait_until_arrives(&broker, first.len() - 4);
+    let last = all_arrives_but(frame.len() / 2, &frame, &mut connection, &broker);
     proxy.reload("rules: [{name: r, topics: ['*'], limits: {batch_bytes: 1000}}]");
     connection.send_bytes(last);
     assert_stored(&mut connection, 13, 5);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::support::client::ErrorKind;
 use crate::support::kafka::{PLAIN_USER, SCRAM_256_USER, SCRAM_512_USER};
+use crate::support::programs::{properties, worker_properties};
 use crate::support::{
     Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Program, Sizegate, Topic, admin,
     batch_of_bytes, eventually, unique,
@@ -179,36 +180,15 @@ fn connect_carries_a_file_through_a_topic_into_another_file() {
         "connect",
     );
     let dir = worker.dir().to_path_buf();
-    let file = |name: &str, lines: &[String]| {
-        let path = dir.join(name);
-        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
-        path
-    };
     let lines: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
-    let (source, sink) = (file("in.txt", &lines), dir.join("out.txt"));
-    let string = "org.apache.kafka.connect.storage.StringConverter";
-    let config = file(
-        "worker.properties",
-        &[
-            format!("bootstrap.servers={}", sizegate.bootstrap()),
-            format!("key.converter={string}"),
-            format!("value.converter={string}"),
-            format!(
-                "offset.storage.file.filename={}",
-                dir.join("offsets").display()
-            ),
-            "offset.flush.interval.ms=1000".into(),
-            "listeners=http://127.0.0.1:0".into(),
-            "plugin.discovery=service_load".into(),
-            format!(
-                "plugin.path={}",
-                crate::support::programs::script("kafka-libs.sh", &["4.3.0", "connect"]).display()
-            ),
-        ],
-    );
+    let (source, sink) = (dir.join("in.txt"), dir.join("out.txt"));
+    std::fs::write(&source, lines.join("\n") + "\n").unwrap();
+    let strings = "org.apache.kafka.connect.storage.StringConverter";
+    let config = worker_properties(&dir, "4.3.0", &sizegate.bootstrap(), strings);
     let connector = |name: &str, class: &str, path: &std::path::Path, topics: &str| {
-        file(
-            &format!("{name}.properties"),
+        properties(
+            &dir,
+            name,
             &[
                 format!("name={name}"),
                 format!("connector.class=org.apache.kafka.connect.file.{class}"),

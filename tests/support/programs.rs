@@ -42,6 +42,32 @@ pub fn script(name: &str, args: &[&str]) -> PathBuf {
     path
 }
 
+/// Writes `NAME.properties` into a folder.
+pub fn properties(dir: &Path, name: &str, lines: &[String]) -> PathBuf {
+    let path = dir.join(format!("{name}.properties"));
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    path
+}
+
+/// The properties of a worker of Kafka Connect that has Kafka's own plugins, with this converter for keys and values.
+pub fn worker_properties(dir: &Path, version: &str, bootstrap: &str, converter: &str) -> PathBuf {
+    let plugins = script("kafka-libs.sh", &[version, "connect"]);
+    let lines = [
+        format!("bootstrap.servers={bootstrap}"),
+        format!("key.converter={converter}"),
+        format!("value.converter={converter}"),
+        format!(
+            "offset.storage.file.filename={}",
+            dir.join("offsets").display()
+        ),
+        "offset.flush.interval.ms=1000".into(),
+        "listeners=http://127.0.0.1:0".into(),
+        "plugin.discovery=service_load".into(),
+        format!("plugin.path={}", plugins.display()),
+    ];
+    properties(dir, "worker", &lines)
+}
+
 /// A program to be run.
 pub struct Program {
     name: String,

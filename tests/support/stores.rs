@@ -308,7 +308,8 @@ impl Store {
     }
 }
 
-fn files_below(folder: &std::path::Path) -> Vec<String> {
+/// All files below a folder, relative to it, in order.
+pub fn files_below(folder: &std::path::Path) -> Vec<String> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(next) = folders.pop() {
@@ -321,5 +322,6 @@ fn files_below(folder: &std::path::Path) -> Vec<String> {
             }
         }
     }
+    files.sort();
     files
 }
