@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::LostAt;
 use crate::claim::fallen::Origin;
-use crate::claim::{OpenBatch, Unopened};
+use crate::claim::OpenBatch;
 use crate::cluster::{At, Cluster, ReadError};
 use crate::codec::Decoders;
 
@@ -46,11 +46,9 @@ async fn read(cluster: &Cluster, topic: &str, most: usize) -> Result<HashSet<Los
         let from = start.max(end.saturating_sub(each));
         let mut batches = reader.batches(partition, from, end);
         while let Some(stored) = batches.next().await.map_err(told)? {
-            match OpenBatch::open(&stored.bytes, MOST_BATCH_BYTES, &mut decoders) {
-                Ok(batch) => note(&batch, &mut found),
-                Err(Unopened::Control | Unopened::NoRecords) => {}
-                // None of ours: it says nothing of any record.
-                Err(_) => {}
+            // What cannot be opened is none of ours, and says nothing of any record.
+            if let Ok(batch) = OpenBatch::open(&stored.bytes, MOST_BATCH_BYTES, &mut decoders) {
+                note(&batch, &mut found);
             }
         }
     }
