@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::support::admin;
 use crate::support::certs::Certs;
 use crate::support::client::{frame, produce_request, text};
 use crate::support::http;
@@ -364,7 +365,7 @@ fn ask(stream: &mut (impl Read + Write), request: &[u8], between: impl FnOnce())
     response
 }
 
-/// Produces a batch of 2 MiB and fetches it.
+/// Produces a batch of 2 MiB at its topic's leader and fetches it.
 fn assert_carries_large_batches(stream: &mut (impl Read + Write), topic: &Topic) {
     let records = batch_of_bytes(2 << 20).build();
     // What the broker changes is before its checksum.
@@ -403,11 +404,14 @@ fn large_batches_pass_in_both_directions_with_tls_on_either_side_and_on_both() {
         .listener(&listener_tls("server", ""))
         .start();
     let plain_from_clients = behind_tls().start();
+    let mut connection = Connection::open(&guarded().bootstrap());
+    let known = admin::metadata(&mut connection, &[&topic.name]);
+    let leader = known.topics[0].partitions[0].leader_id.0;
     for sizegate in [&plain_to_brokers, both_sides()] {
-        let mut tls = Tls::open(&sizegate.bootstrap(), "localhost", Some("client"));
+        let mut tls = Tls::open(&sizegate.node(leader), "localhost", Some("client"));
         assert_carries_large_batches(&mut tls.stream, &topic);
     }
-    let mut plain = TcpStream::connect(plain_from_clients.bootstrap()).unwrap();
+    let mut plain = TcpStream::connect(plain_from_clients.node(leader)).unwrap();
     plain.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_carries_large_batches(&mut plain, &topic);
 }

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::LostAt;
-use crate::claim::fallen::Origin;
 use crate::claim::OpenBatch;
+use crate::claim::fallen::Origin;
 use crate::cluster::{At, Cluster, ReadError};
 use crate::codec::Decoders;
 
