@@ -133,7 +133,12 @@ struct Asked {
 
 impl Asked {
     fn read(request: &[u8]) -> Option<Self> {
-        let short = |at: usize| Some(i16::from_be_bytes([*request.get(at)?, *request.get(at + 1)?]));
+        let short = |at: usize| {
+            Some(i16::from_be_bytes([
+                *request.get(at)?,
+                *request.get(at + 1)?,
+            ]))
+        };
         let id = request.get(10..)?;
         let sender = if id.starts_with(b"sizegate") {
             Sender::ControlPlane

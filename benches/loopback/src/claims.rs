@@ -50,6 +50,9 @@ const LOADERS_BYTES: usize = 5 << 20;
 /// A consumer's proxy: so small that values which were read long ago are not kept. A quarter of it is.
 const CONSUMING: &str = "memory: {budget: 128MiB}";
 
+/// A consumer's default `max.partition.fetch.bytes`: one value in each response.
+const USUAL_BYTES: i32 = 1 << 20;
+
 /// Until the cluster's id is known, nothing can be offloaded.
 const READY: Duration = Duration::from_secs(30);
 
@@ -220,7 +223,8 @@ impl Rig {
 
     /// All connections at once, each its share.
     fn offload_all(&self, peer: &Peer, value_bytes: usize, count: usize) -> io::Result<()> {
-        let lanes = (0..CONNECTIONS).map(|at| (Large::new(value_bytes, at as i32), share(at, count)));
+        let lanes =
+            (0..CONNECTIONS).map(|at| (Large::new(value_bytes, at as i32), share(at, count)));
         let mut lanes: Vec<_> = lanes.collect();
         thread::scope(|scope| {
             let threads: Vec<_> = lanes
@@ -339,7 +343,9 @@ impl Rig {
     fn redeem_all(&self, peer: &Peer, value_bytes: usize, count: usize) -> io::Result<()> {
         thread::scope(|scope| {
             let threads: Vec<_> = (0..CONNECTIONS)
-                .map(|at| scope.spawn(move || redeem(peer, at as i32, value_bytes, share(at, count))))
+                .map(|at| {
+                    scope.spawn(move || redeem(peer, at as i32, value_bytes, share(at, count)))
+                })
                 .collect();
             threads.into_iter().try_for_each(joined)
         })
@@ -356,7 +362,9 @@ impl Rig {
     ) -> io::Result<Turn> {
         let mut command = Command::new(std::env::current_exe()?);
         let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
-            value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+            value()
+                .map(|value| value.get_name().to_owned())
+                .unwrap_or_default()
         };
         use clap::ValueEnum as _;
         command
@@ -368,7 +376,12 @@ impl Rig {
             .args(["--value-bytes", &value_bytes.to_string()])
             .args(["--connections", &CONNECTIONS.to_string()])
             .args(["--seed", &round.to_string()]);
-        let mut child = Killed(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+        let mut child = Killed(
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()?,
+        );
         let stdout = child.0.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let mut lines = BufReader::new(stdout).lines();
         let mut line = move || {
@@ -427,7 +440,7 @@ impl Rig {
             direct.hello()?;
             let (mut own, mut other) = (Vec::new(), Vec::new());
             for n in 0..FIRST_COUNT {
-                let frame = frames::fetch_large(n as i32, 0, n as i64);
+                let frame = frames::fetch_large(n as i32, 0, n as i64, 1);
                 let (first, response) = through.ask_for_first_byte(&frame)?;
                 let (records, _) = fetched(response, n as i64)?;
                 if records.len() < FIRST_BYTES {
@@ -536,7 +549,10 @@ impl Rig {
         }
         for (way, seen) in WAYS.iter().zip(&all) {
             let of = |at: usize| Spread::of(seen.iter().map(|seen| seen[at])).text(0);
-            let beside = seen.iter().zip(&all[0]).map(|(seen, calm)| seen[1] / calm[1]);
+            let beside = seen
+                .iter()
+                .zip(&all[0])
+                .map(|(seen, calm)| seen[1] / calm[1]);
             println!(
                 "| {way} | {} | {} | {} |",
                 of(0),
@@ -637,7 +653,12 @@ fn redeem(peer: &Peer, partition: i32, value_bytes: usize, count: usize) -> io::
     let mut next = 0;
     let mut correlation_id = 0;
     while next < count as i64 {
-        let response = client.ask(&frames::fetch_large(correlation_id, partition, next))?;
+        let response = client.ask(&frames::fetch_large(
+            correlation_id,
+            partition,
+            next,
+            USUAL_BYTES,
+        ))?;
         correlation_id += 1;
         let (records, behind) = fetched(response, next)?;
         if records.len() < value_bytes * (behind - next) as usize {

@@ -277,7 +277,6 @@ pub struct Large {
     rest_crc: u32,
     rest_in_batch: usize,
     value_bytes: usize,
-    partition: i32,
 }
 
 impl Large {
@@ -303,18 +302,7 @@ impl Large {
             batch_at,
             rest_in_batch,
             value_bytes,
-            partition,
         }
-    }
-
-    /// Bytes of a value.
-    pub const fn value_bytes(&self) -> usize {
-        self.value_bytes
-    }
-
-    /// Where it goes.
-    pub const fn partition(&self) -> i32 {
-        self.partition
     }
 
     /// A frame in two pieces, whose value no other number has.
@@ -337,12 +325,12 @@ impl Large {
     }
 }
 
-/// Fetch of one partition of [`CLAIMS_TOPIC`] with a consumer's default limits.
-pub fn fetch_large(correlation_id: i32, partition: i32, offset: i64) -> Vec<u8> {
+/// Fetch of one partition of [`CLAIMS_TOPIC`], of which so many bytes are wanted.
+pub fn fetch_large(correlation_id: i32, partition: i32, offset: i64, most_bytes: i32) -> Vec<u8> {
     let partition = FetchPartition::default()
         .with_partition(partition)
         .with_fetch_offset(offset)
-        .with_partition_max_bytes(1 << 20);
+        .with_partition_max_bytes(most_bytes);
     let topic = FetchTopic::default()
         .with_topic_id(CLAIMS_TOPIC_ID)
         .with_partitions(vec![partition]);

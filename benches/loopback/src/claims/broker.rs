@@ -61,12 +61,6 @@ impl Broker {
         self.address
     }
 
-    /// Batches of a partition.
-    pub fn end(&self, partition: i32) -> usize {
-        let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
-        logs.get(&partition).map_or(0, Vec::len)
-    }
-
     /// Forgets all tickets.
     pub fn clear(&self) {
         self.logs

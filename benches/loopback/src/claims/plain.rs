@@ -17,7 +17,9 @@ use futures_util::future::try_join_all;
 use object_store::aws::{AmazonS3Builder, Checksum};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, RetryConfig};
+use object_store::{
+    ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, RetryConfig,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -135,7 +137,8 @@ async fn work(args: &PlainArgs) -> io::Result<()> {
         }
         (Way::Put, How::Whole) => {
             let lanes = clients.into_iter().enumerate();
-            let lanes = lanes.map(|(at, client)| put_theirs(&*store, args, client, share(at), &next));
+            let lanes =
+                lanes.map(|(at, client)| put_theirs(&*store, args, client, share(at), &next));
             try_join_all(lanes).await?;
         }
         (Way::Get, How::Bare) => {
