@@ -40,7 +40,17 @@ impl Random {
 
 /// The records of a partition: sound, or wrong in a way that a head does not tell, or does.
 fn records(random: &mut Random) -> Bytes {
-    let bytes = random.of(&[200, 3_000, 65_400, 65_536, 66_000, 99_999, LIMIT, LIMIT + 1, 200_000]);
+    let bytes = random.of(&[
+        200,
+        3_000,
+        65_400,
+        65_536,
+        66_000,
+        99_999,
+        LIMIT,
+        LIMIT + 1,
+        200_000,
+    ]);
     let of = || batch_of_bytes(bytes + random.0 as usize % 3);
     let small = || batch_of_bytes(300).build();
     match random.0 as usize / 7 % 24 {
@@ -87,7 +97,10 @@ fn request(topics: &[Vec<Topic>; 2], random: &mut Random) -> [RawProduce; 2] {
 /// Where batches begin in a frame, and how long they are.
 fn batches(request: &RawProduce, frame: &[u8]) -> Vec<Range<usize>> {
     let (mut found, mut from) = (Vec::new(), 0);
-    let partitions = request.topics.iter().flat_map(|topic: &RawTopic| &topic.partitions);
+    let partitions = request
+        .topics
+        .iter()
+        .flat_map(|topic: &RawTopic| &topic.partitions);
     for records in partitions.filter_map(|partition| partition.records.as_ref()) {
         let at = from + memchr::memmem::find(&frame[from..], records).unwrap();
         from = at + records.len();
@@ -129,7 +142,11 @@ fn mutate(frames: &mut [Vec<u8>; 2], batches: &[Range<usize>], random: &mut Rand
         let bytes = 1 + random.below(5);
         let is_longer = random.one_in(2);
         for frame in frames {
-            let length = if is_longer { frame.len() + bytes } else { frame.len() - bytes };
+            let length = if is_longer {
+                frame.len() + bytes
+            } else {
+                frame.len() - bytes
+            };
             frame.resize(length, 0);
             *frame = finish(std::mem::take(frame));
         }
@@ -142,7 +159,10 @@ fn has_null_records(frame: &[u8]) -> bool {
     let version = i16::from_be_bytes([frame[6], frame[7]]);
     let mut layout = Layout::default();
     layout.read(frame, version).is_ok()
-        && layout.partitions.iter().any(|entry| entry.records.is_none())
+        && layout
+            .partitions
+            .iter()
+            .any(|entry| entry.records.is_none())
 }
 
 fn pieces(frame_bytes: usize, batches: &[Range<usize>], random: &mut Random) -> Vec<Range<usize>> {
@@ -188,7 +208,10 @@ pub fn large_requests_broken_anywhere_and_sent_in_pieces(version: &str) {
     ways.stored_the_same(&topics, &[3, 3]);
     // It is a test of what it says only where all of these are among them.
     for code in [0, 2, 3, 10, 21, 87] {
-        assert!(heard.iter().any(|(codes, _)| codes.contains(&code)), "{code}: {heard:?}");
+        assert!(
+            heard.iter().any(|(codes, _)| codes.contains(&code)),
+            "{code}: {heard:?}"
+        );
     }
     for end in [End::Alive, End::Closed] {
         assert!(heard.iter().any(|(_, of)| *of == end), "{end:?}: {heard:?}");

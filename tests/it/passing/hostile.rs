@@ -116,7 +116,10 @@ fn case(broker: &Broker, nth: i32, random: &mut Random) -> Case {
         .iter()
         .map(|(topic, bytes)| Part::at(&broker.topic(topic), 1, batch_of_bytes(*bytes).build()))
         .collect();
-    let mut codes: Vec<i16> = batches.iter().map(|of| i16::from(is_refused(of)) * 10).collect();
+    let mut codes: Vec<i16> = batches
+        .iter()
+        .map(|of| i16::from(is_refused(of)) * 10)
+        .collect();
     codes.sort_unstable();
     Case {
         frame: produce(version, nth, if wants_response { -1 } else { 0 }, &parts),
@@ -216,13 +219,23 @@ fn assert_counted(proxy: &Inside, cases: &[Case]) {
         assert_eq!(proxy.metric("batch_wire_bytes_sum", &of_topic), sum as f64);
         assert_eq!(proxy.metric("wire_bytes_total", &of_topic), sum as f64);
         let counted = |name| proxy.metric("produce_batches_total", &verdict(name));
-        assert_eq!((counted("forwarded"), counted("refused")), (count, refused as f64));
+        assert_eq!(
+            (counted("forwarded"), counted("refused")),
+            (count, refused as f64)
+        );
     }
     let is_produce = |case: &&Case| case.codes.is_some();
     let produced = cases.iter().filter(is_produce).count() as f64;
-    let answered = cases.iter().filter(is_produce).filter(|case| case.wants_response);
+    let answered = cases
+        .iter()
+        .filter(is_produce)
+        .filter(|case| case.wants_response);
     let of_produce = [("api", "Produce")];
-    proxy.wait_for_metric("request_seconds_count", &of_produce, answered.count() as f64);
+    proxy.wait_for_metric(
+        "request_seconds_count",
+        &of_produce,
+        answered.count() as f64,
+    );
     proxy.wait_for_metric("proxy_seconds_count", &of_produce, produced);
 }
 
