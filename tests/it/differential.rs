@@ -3,6 +3,7 @@
 //! Each case is sent to mirrored topics on both ways, with a probe behind it that tells a connection that lives
 //! from one that was closed or hangs. Whatever is meant to differ is an [`Intended`] difference of its case.
 
+mod passing;
 mod produce;
 mod raw;
 mod requests;
@@ -29,6 +30,7 @@ macro_rules! on_each_kafka {
 }
 
 on_each_kafka![
+    passing::large_requests_broken_anywhere_and_sent_in_pieces,
     produce::sizes_around_the_limit_at_every_version_acks_and_codec,
     produce::batches_wrong_in_a_way_the_broker_checks_before_or_after_the_size,
     produce::topics_and_partitions_that_do_not_exist,

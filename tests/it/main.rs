@@ -31,6 +31,7 @@ mod claim_consume;
 mod claim_failures;
 mod claim_gc;
 mod claim_hostile;
+mod claim_kills;
 mod claim_produce;
 mod claim_producers;
 mod claim_queue;

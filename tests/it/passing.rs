@@ -1,6 +1,8 @@
 //! What passes before it is whole, or without being read: a Produce whose verdict its heads decide, and the records of
 //! responses. Every byte arrives, nothing that a rule forbids is begun, and no memory is taken for it.
 
+mod hostile;
+
 use std::net::Shutdown;
 use std::time::Duration;
 

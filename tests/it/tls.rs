@@ -404,7 +404,7 @@ fn large_batches_pass_in_both_directions_with_tls_on_either_side_and_on_both() {
         .listener(&listener_tls("server", ""))
         .start();
     let plain_from_clients = behind_tls().start();
-    let mut connection = Connection::open(guarded().bootstrap());
+    let mut connection = Connection::open(guarded().node(1));
     let known = admin::metadata(&mut connection, &[&topic.name]);
     let leader = known.topics[0].partitions[0].leader_id.0;
     for sizegate in [&plain_to_brokers, both_sides()] {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -138,20 +139,10 @@ impl Ways {
         let direct = talk(&self.kafka.bootstrap(), &[frame(&topics[0])], patience);
         let proxied = talk(&self.sizegate.bootstrap(), &[frame(&topics[1])], PATIENCE);
         let version = i16::from_be_bytes(frame(&topics[0])[6..8].try_into().unwrap());
-        let direct = (
-            produce_responses(&direct, version, &topics[0], case),
-            direct.end,
-        );
-        let proxied = (
-            produce_responses(&proxied, version, &topics[1], case),
-            proxied.end,
-        );
+        let direct = produced(&direct, version, &topics[0], case);
+        let proxied = produced(&proxied, version, &topics[1], case);
         match intended {
-            Intended::TextOnly => assert_same(
-                case,
-                &direct,
-                &(without_our_text(&proxied.0, version, case), proxied.1),
-            ),
+            Intended::TextOnly => assert_same_but_for_text(version, case, &direct, &proxied),
             Intended::AnsweredInsteadOfSilence => {
                 assert_eq!(
                     (direct.0.len(), direct.1),
@@ -168,6 +159,49 @@ impl Ways {
         }
         proxied.0
     }
+
+    /// As [`Self::compare`] with a frame for each way; through sizegate it is sent in `pieces`.
+    pub fn compare_in_pieces(
+        &self,
+        topics: &[Vec<Topic>; 2],
+        case: &str,
+        [direct, proxied]: [&[u8]; 2],
+        pieces: &[Range<usize>],
+    ) -> (Vec<Response>, End) {
+        let version = i16::from_be_bytes(direct[6..8].try_into().unwrap());
+        let mut connection = Connection::open(self.kafka.bootstrap());
+        connection.send_bytes(direct);
+        let direct = hear(connection, PATIENCE);
+        let mut connection = Connection::open(self.sizegate.bootstrap());
+        for piece in pieces {
+            connection.send_bytes(&proxied[piece.clone()]);
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        let proxied = hear(connection, PATIENCE);
+        let mut direct = produced(&direct, version, &topics[0], case);
+        let mut proxied = produced(&proxied, version, &topics[1], case);
+        // What a name becomes that is broken on the way differs.
+        for response in direct.0.iter_mut().chain(&mut proxied.0) {
+            if !response.topic.starts_with("topic ") {
+                response.topic = "another".to_owned();
+            }
+        }
+        assert_same_but_for_text(version, case, &direct, &proxied);
+        proxied
+    }
+}
+
+type Produced = (Vec<Response>, End);
+
+fn produced(heard: &Heard, version: i16, topics: &[Topic], case: &str) -> Produced {
+    let responses = produce_responses(heard, version, topics, case);
+    (responses, heard.end)
+}
+
+fn assert_same_but_for_text(version: i16, case: &str, direct: &Produced, proxied: &Produced) {
+    let (responses, end) = proxied;
+    let proxied = (without_our_text(responses, version, case), *end);
+    assert_same(case, direct, &proxied);
 }
 
 /// Demands equality and shows both sides.
@@ -184,6 +218,11 @@ pub fn talk(address: &str, frames: &[Vec<u8>], patience: Duration) -> Heard {
     for frame in frames {
         connection.send_bytes(frame);
     }
+    hear(connection, patience)
+}
+
+/// Sends a probe, and hears what comes back.
+fn hear(mut connection: Connection, patience: Duration) -> Heard {
     connection.send_bytes(&any_frame(18, 0, PROBE, &[]));
     let mut heard = Heard {
         frames: Vec::new(),

@@ -72,8 +72,12 @@ impl Session {
             Foreseen::Later(bytes) => here < bytes,
             Foreseen::Hold => true,
         };
-        // Less is here soon, and costs less memory than the buffer it is in.
-        if head.api_key != api::PRODUCE || left < RUN_BYTES || is_known {
+        if is_known {
+            return false;
+        }
+        // So little is here soon. It is held, and paid for, even if its heads alone were waited for until now.
+        if head.api_key != api::PRODUCE || left < RUN_BYTES {
+            self.requests.foreseen = Foreseen::Hold;
             return false;
         }
         // What waits is committed first.
