@@ -6,6 +6,7 @@
 #   scripts/bench.sh count       instructions per request, under callgrind
 #   scripts/bench.sh bombs       what others feel while 64 connections send bombs
 #   scripts/bench.sh inside      what a limit inside batches costs, by codec
+#   scripts/bench.sh claims      what offloading and redeeming cost, beside plain PUTs and GETs of the same bytes
 #
 # SIZEGATE_BIN=… measures that program instead of building one. BENCH_PROFILE=dev counts in the build that the tests use,
 # which is there already. Other arguments go to the rig: `… --help`.
@@ -14,7 +15,7 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 case ${1:-} in
-    count | bombs | inside) command=$1 && shift ;;
+    count | bombs | inside | claims) command=$1 && shift ;;
     *) command=run ;;
 esac
 
@@ -22,7 +23,7 @@ PATH=$PATH:/usr/sbin
 need_rust
 case $command in
     count) need valgrind valgrind ;;
-    inside) ;;
+    inside | claims) ;;
     *) need haproxy haproxy ;;
 esac
 
@@ -39,7 +40,11 @@ fi
 cargo build --profile "$BENCH_PROFILE" --locked --manifest-path benches/loopback/Cargo.toml --target-dir target
 
 arguments=(--sizegate "$SIZEGATE_BIN" --directory target/bench)
-[[ $command == count || $command == inside ]] || arguments+=(--haproxy haproxy)
+case $command in
+    count | inside) ;;
+    claims) arguments+=(--s3s-fs "$(scripts/object-stores.sh s3s-fs)") ;;
+    *) arguments+=(--haproxy haproxy) ;;
+esac
 if [[ $command == run ]]; then
     # Two descriptors per connection in the proxy, and both ends here.
     ulimit -n "$(ulimit -Hn)"

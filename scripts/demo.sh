@@ -72,6 +72,8 @@ rules:
 claim_check:
   store: file://$(dirname "$1")/claims
   keys: [{id: demo, secret: "no secret, and thirty-two bytes long"}]
+  # An object that is missing is not waited for: in the demo nobody writes it late.
+  grace: 0s
 YAML
 }
 
@@ -85,7 +87,7 @@ is_ready() (
 
 # start DIR   both; sets kafka_pid and sizegate_pid as soon as there is something to end
 start() {
-  local dir=$1 end
+  local dir=$1
   say "starting Kafka $version on 127.0.0.1:$kafka_port"
   scripts/kafka-properties.sh "$dir/kafka" "$kafka_port"
   KAFKA_HEAP=1g setsid scripts/kafka-node.sh "$version" "$dir/kafka" >"$dir/kafka.log" 2>&1 </dev/null &
@@ -94,7 +96,13 @@ start() {
 
   say "starting sizegate on 127.0.0.1:$listener_port"
   write_config "$dir/sizegate.yaml"
-  setsid "$binary" run --config "$dir/sizegate.yaml" >"$dir/sizegate.log" 2>&1 </dev/null &
+  start_sizegate "$dir"
+}
+
+# start_sizegate DIR   sets sizegate_pid
+start_sizegate() {
+  local dir=$1 end
+  setsid "$binary" run --config "$dir/sizegate.yaml" >>"$dir/sizegate.log" 2>&1 </dev/null &
   sizegate_pid=$!
   end=$((SECONDS + 60))
   until is_ready; do
@@ -126,16 +134,54 @@ $("$binary" claim inspect ladder.claims 0 0 --config "$1/sizegate.yaml" | fold -
 TEXT
 }
 
+# originals [from=OFFSET …]   what a consumer gets of that topic, a JSON line a record, and where it ends
+originals() {
+  java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Dorg.slf4j.simpleLogger.defaultLogLevel=off \
+    -cp "$(scripts/java-classes.sh):$(scripts/kafka-libs.sh "$version" client)/*" Originals \
+    "bootstrap=localhost:$listener_port" topic=ladder.claims records=1 "$@" </dev/null
+}
+
+# shown   its input, folded and indented
+shown() { fold -s -w "$(($(columns) - 4))" | sed 's/^/    /'; }
+
 # read_back   what a consumer gets of the ladder's last record
 read_back() {
   cat <<TEXT
 
 A consumer that knows nothing of all this reads the record through sizegate, and gets its value back:
 
-$(java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Dorg.slf4j.simpleLogger.defaultLogLevel=off \
-    -cp "$(scripts/java-classes.sh):$(scripts/kafka-libs.sh "$version" client)/*" Originals \
-    "bootstrap=localhost:$listener_port" topic=ladder.claims records=1 </dev/null |
-    head -n 1 | fold -s -w "$(($(columns) - 4))" | sed 's/^/    /')
+$(originals | head -n 1 | shown)
+TEXT
+}
+
+# lose DIR   the object is deleted: where the record goes, and how it is brought back
+lose() {
+  local object
+  object=$(find "$1/claims" -type f)
+  mv "$object" "$1/aside"
+  # What was read a moment ago is still in its memory.
+  end_process "$sizegate_pid"
+  start_sizegate "$1"
+  cat <<TEXT
+
+Now the object is deleted. A consumer that reads the topic goes on past the record; it ends at
+
+$(originals seconds=10 | tail -n 1 | shown)
+
+and the ticket is in the fallback topic (sizegate claim fallback ladder.claims):
+
+$("$binary" claim fallback ladder.claims --config "$1/sizegate.yaml" | shown)
+
+The object is put back, from a backup say, and the record with it (sizegate claim redrive ladder.claims --apply):
+
+TEXT
+  mv "$1/aside" "$object"
+  cat <<TEXT
+$("$binary" claim redrive ladder.claims --apply --config "$1/sizegate.yaml" | shown)
+
+and the consumer, which goes on where it was, gets its value:
+
+$(originals from=1 | head -n 1 | shown)
 TEXT
 }
 
@@ -183,6 +229,7 @@ case ${1:-demo} in
     ladder
     ticket "$dir"
     read_back
+    lose "$dir"
     cat <<TEXT
 
 Each refusal of sizegate's is also at /api/v1/refusals (the last 1,000), under the same id. The log has the first of a

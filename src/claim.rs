@@ -13,6 +13,7 @@ mod capacity;
 mod chain;
 mod connect;
 mod deliver;
+mod digests;
 mod failure;
 pub mod fallen;
 mod issue;

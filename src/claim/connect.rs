@@ -14,6 +14,7 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 
+use super::digests::Digests;
 use super::patience::Patience;
 use super::store::Store;
 
@@ -151,7 +152,8 @@ impl Store {
                 })?;
                 let builder = builder
                     .with_retry(no_retries())
-                    .with_checksum_algorithm(Checksum::SHA256);
+                    .with_checksum_algorithm(Checksum::SHA256)
+                    .with_crypto_provider(Arc::new(Digests));
                 Arc::new(builder.build().map_err(as_store_error)?)
             }
             Scheme::Google => {

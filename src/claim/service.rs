@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::digests::Known;
 use super::failure::{Class, Failure};
 use super::issue::{Issuer, SignedTicket};
 use super::place::Place;
@@ -145,7 +146,11 @@ impl Inner {
         } = prepared;
         let now = SystemTime::now();
         let place = issuer.place(&digest, form, now);
-        let put = self.put(&place, &object, renew_after).await?;
+        let putting = self.put(&place, &object, renew_after);
+        let put = match form {
+            ObjectForm::Plain => Known::new(object.clone(), digest).during(putting).await?,
+            ObjectForm::Zstd => putting.await?,
+        };
         let object_bytes = object.len() as u64;
         drop((object, lease));
         let ticket = issuer.ticket(

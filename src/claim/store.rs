@@ -10,7 +10,9 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{
+    GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+};
 
 use super::failure::{Class, Failure};
 use super::patience::Patience;
@@ -179,6 +181,17 @@ impl Store {
                 format_args!("{} bytes, not {expected}", object.meta.size),
             ));
         }
+        if matches!(object.payload, GetResultPayload::File(..)) {
+            // As a stream it comes in pieces of 8 KiB, each by a thread of its own.
+            let whole = object.bytes().await.map_err(|error| Failure {
+                class: Class::Transient,
+                ..Failure::of(&error)
+            })?;
+            return match whole.len() == expected {
+                true => Ok(whole),
+                false => Err(short(whole.len(), expected)),
+            };
+        }
         let mut chunks = object.into_stream();
         let mut whole = Vec::with_capacity(expected);
         while let Some(chunk) = chunks.next().await {
@@ -198,11 +211,7 @@ impl Store {
         if expected == 0 {
             return Ok(Bytes::new());
         }
-        Err(Failure::new(
-            Class::Transient,
-            "ShortBody",
-            format_args!("{} of {expected} bytes", whole.len()),
-        ))
+        Err(short(whole.len(), expected))
     }
 
     /// Bytes and age of an object; `None`: there is none.
@@ -273,6 +282,14 @@ impl Store {
             written: object.last_modified.into(),
         }
     }
+}
+
+fn short(bytes: usize, expected: usize) -> Failure {
+    Failure::new(
+        Class::Transient,
+        "ShortBody",
+        format_args!("{bytes} of {expected} bytes"),
+    )
 }
 
 /// Since it was last written; a store whose clock is ahead has just written it.

@@ -590,7 +590,7 @@ fn a_store_that_comes_and_goes_holds_its_consumers_and_lets_them_go() {
 /// Rounds of the test below: a hundred where somebody has the time.
 fn rounds() -> u64 {
     let rounds = std::env::var("CLAIM_KILLS").ok();
-    rounds.and_then(|text| text.parse().ok()).unwrap_or(12)
+    rounds.and_then(|text| text.parse().ok()).unwrap_or(5)
 }
 
 #[test]

@@ -454,7 +454,7 @@ fn inline_if_fits_lets_through_what_is_within_the_limits_and_no_more() {
 /// Rounds of the test below: a hundred where somebody has the time.
 fn rounds() -> u64 {
     let rounds = std::env::var("CLAIM_KILLS").ok();
-    rounds.and_then(|text| text.parse().ok()).unwrap_or(20)
+    rounds.and_then(|text| text.parse().ok()).unwrap_or(6)
 }
 
 #[test]

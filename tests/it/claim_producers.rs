@@ -31,7 +31,7 @@ fn real_producers_unchanged_send_what_is_too_large() {
     let folder = Folder::new();
     let sizegate = folder.start(kafka, "");
     let (usual, huge) = (
-        &[300_000, 100, 5_000_000, 1_000_000][..],
+        &[300_000, 100, 5_000_000, 20_000_000][..],
         &[300_000, 100, 20_000_000][..],
     );
     let python = |client: &str| {

@@ -177,6 +177,8 @@ pub enum Fault {
     ResetInTheMiddle,
     /// The request is done, a second late.
     Late,
+    /// None: for one among others.
+    Sound,
 }
 
 #[derive(Default)]

@@ -68,6 +68,15 @@ impl Claims {
         let part = Part::new(&self.topics[0], records.base_timestamp(-1).build());
         let responses = connection.produce(PRODUCE, 1, &[part]);
         assert_eq!(responses[0].code, 87, "{:?}", responses[0].text);
+        // A batch that the broker refuses when its object is written: sequence numbers are left out.
+        let (id, epoch) = admin::init_producer_id(&sizegate.bootstrap());
+        for (sequence, code) in [(0, 0), (3, 45)] {
+            let large = Record::of_random(100_000, 1_000_000 + 10 * round + sequence as u64);
+            let records = batch([large]).producer(id, epoch, sequence);
+            let part = Part::new(&self.topics[0], records.base_timestamp(-1).build());
+            let responses = connection.produce(PRODUCE, -1, &[part]);
+            assert_eq!(responses[0].code, code, "{:?}", responses[0].text);
+        }
         for lost in [RETURNS, DEPOSITS] {
             forget(&self.store, lost);
         }

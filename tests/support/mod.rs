@@ -22,6 +22,7 @@ pub mod kafka;
 pub mod ports;
 pub mod process;
 pub mod programs;
+pub mod relay;
 pub mod scripted;
 pub mod sizegate;
 pub mod stores;
@@ -34,6 +35,7 @@ pub use client::{Connection, ErrorKind, Part, Response, Topic};
 pub use inside::Inside;
 pub use kafka::{Kafka, KafkaOptions};
 pub use programs::Program;
+pub use relay::Relay;
 pub use sizegate::Sizegate;
 
 /// The Kafka releases that every behaviour is tested against.

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::frames::{Content, Ring, Version};
 use crate::load::Clients;
-use crate::peers::{Peer, Programs};
+use crate::peers::{More, Peer, Programs};
 use crate::sink::Sink;
 
 /// Requests of the shorter run, for batches up to 64 KiB.
@@ -38,7 +38,7 @@ const MOST_ABOVE_PERCENT: u64 = 3;
 #[derive(Debug, Serialize)]
 pub struct Count {
     pub batch: &'static str,
-    pub version: String,
+    pub request: String,
     pub instructions_per_request: Vec<u64>,
 }
 
@@ -52,24 +52,72 @@ pub enum Rule {
     Plain,
     /// What requests may set its topics' configs to: a Produce must not pay for it.
     Governed,
+    /// Nothing; and values of another topic are offloaded and redeemed.
+    ClaimsElsewhere,
 }
 
 impl Rule {
-    const fn yaml(self) -> &'static str {
+    const fn more(self) -> More<'static> {
+        let none = More {
+            limits: "",
+            rule: "",
+            rules: "",
+            sections: "",
+        };
+        match self {
+            Self::Plain => none,
+            Self::Governed => More {
+                rule: "topic_config: {max_message_bytes: {min: 64KiB, max: 10MiB}, segment_bytes: {min: 16MiB}}",
+                ..none
+            },
+            Self::ClaimsElsewhere => More {
+                rules: "  - {name: large, topics: [large], limits: {record_bytes: 64KiB}, action: offload}\n",
+                sections: "claim_check: {store: 'file:///tmp/sizegate-count', keys: [{id: k1, secret: 'a secret of thirty-two bytes, yes'}]}",
+                ..none
+            },
+        }
+    }
+
+    const fn label(self) -> &'static str {
         match self {
             Self::Plain => "",
-            Self::Governed => {
-                "topic_config: {max_message_bytes: {min: 64KiB, max: 10MiB}, segment_bytes: {min: 16MiB}}"
-            }
+            Self::Governed => ", governed rule",
+            Self::ClaimsElsewhere => ", claim check elsewhere",
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    Produce(Version),
+    /// One batch of the size.
+    Fetch,
+}
+
+impl Request {
+    fn label(self) -> String {
+        match self {
+            Self::Produce(version) => format!("{version:?}"),
+            Self::Fetch => "Fetch".to_owned(),
+        }
+    }
+
+    fn ring(self, batch_bytes: usize) -> Ring {
+        match self {
+            Self::Produce(version) => Ring::produce(8, batch_bytes, version, Content::Json),
+            Self::Fetch => Ring::fetch(8, 1, batch_bytes, batch_bytes),
         }
     }
 }
 
 /// What a figure is called.
-pub fn name(batch: &str, version: Version, rule: Rule) -> String {
+pub fn name(batch: &str, request: Request, rule: Rule) -> String {
+    let request = request.label();
     match rule {
-        Rule::Plain => format!("{batch} {version:?}"),
-        Rule::Governed => format!("{batch} {version:?} governed"),
+        Rule::Plain => format!("{batch} {request}"),
+        Rule::Governed => format!("{batch} {request} governed"),
+        Rule::ClaimsElsewhere => format!("{batch} {request} claims elsewhere"),
     }
 }
 
@@ -102,15 +150,15 @@ impl Count {
     }
 }
 
-/// Counts `runs` times for one size and version.
+/// Counts `runs` times for one size and request.
 pub fn count(
     programs: &Programs,
     sink: &Sink,
     (batch, batch_bytes): (&'static str, usize),
-    (version, rule): (Version, Rule),
+    (request, rule): (Request, Rule),
     runs: usize,
 ) -> io::Result<Count> {
-    let ring = Arc::new(Ring::produce(8, batch_bytes, version, Content::Json));
+    let ring = Arc::new(request.ring(batch_bytes));
     let share = if batch_bytes > LARGE_BYTES { 10 } else { 1 };
     let (few, more) = (FEW / share, MORE / share);
     let mut instructions_per_request = Vec::new();
@@ -121,10 +169,7 @@ pub fn count(
     }
     Ok(Count {
         batch,
-        version: match rule {
-            Rule::Plain => format!("{version:?}"),
-            Rule::Governed => format!("{version:?}, governed rule"),
-        },
+        request: request.label() + rule.label(),
         instructions_per_request,
     })
 }
@@ -137,7 +182,7 @@ fn instructions(
     requests: u64,
 ) -> io::Result<u64> {
     let profile = programs.directory.join("callgrind.out");
-    let peer = Peer::start_counted(programs, sink.address(), &profile, rule.yaml())?;
+    let peer = Peer::start_counted(programs, sink.address(), &profile, rule.more())?;
     let mut clients = Clients::connect(peer.address, 1)?;
     let outcome = clients.run(ring, 1, TIME, requests)?;
     if outcome.requests != requests {

@@ -17,7 +17,13 @@ pub const TOPIC: &str = "bench";
 /// Its id.
 pub const TOPIC_ID: Uuid = Uuid::from_u128(0x6265_6e63_6800_4000_8000_0000_0000_0001);
 
-/// Partitions of [`TOPIC`].
+/// The topic whose large values are carried as tickets.
+pub const CLAIMS_TOPIC: &str = "large";
+
+/// Its id.
+pub const CLAIMS_TOPIC_ID: Uuid = Uuid::from_u128(0x6265_6e63_6800_4000_8000_0000_0000_0002);
+
+/// Partitions of each topic.
 pub const PARTITIONS: i32 = 1024;
 
 /// Partitions that requests for one of them are for in turn.
@@ -226,14 +232,24 @@ pub fn api_versions() -> Vec<u8> {
 
 /// Produce with one batch for each of these partitions, acks −1.
 pub fn produce(correlation_id: i32, version: Version, batches: &[(i32, Vec<u8>)]) -> Vec<u8> {
+    produce_to((TOPIC, TOPIC_ID), correlation_id, version, batches)
+}
+
+/// The same for any topic.
+fn produce_to(
+    (topic, topic_id): (&str, Uuid),
+    correlation_id: i32,
+    version: Version,
+    batches: &[(i32, Vec<u8>)],
+) -> Vec<u8> {
     let mut body = header(0, version.number(), correlation_id);
     body.push(0); // transactional_id: null
     body.extend_from_slice(&(-1i16).to_be_bytes());
     body.extend_from_slice(&30_000i32.to_be_bytes());
     body.push(2); // one topic
     match version {
-        Version::V9 => compact_string(&mut body, TOPIC),
-        Version::V13 => body.extend_from_slice(TOPIC_ID.as_bytes()),
+        Version::V9 => compact_string(&mut body, topic),
+        Version::V13 => body.extend_from_slice(topic_id.as_bytes()),
     }
     unsigned_varint(&mut body, batches.len() as u64 + 1);
     for (partition, batch) in batches {
@@ -243,6 +259,91 @@ pub fn produce(correlation_id: i32, version: Version, batches: &[(i32, Vec<u8>)]
         body.push(0); // tags
     }
     body.extend_from_slice(&[0, 0]); // tags: topic, request
+    framed(&body)
+}
+
+/// Where a value of [`Large`] differs from every other.
+const STAMP_BYTES: usize = 16;
+
+/// Produces of one large value each, to [`CLAIMS_TOPIC`]: no two values are the same, and only the first bytes of a frame
+/// are made anew for each, so that making them takes nothing from what is measured.
+pub struct Large {
+    /// Up to the end of the stamp, which begins the value.
+    head: Vec<u8>,
+    rest: Vec<u8>,
+    /// Where the batch begins in the head.
+    batch_at: usize,
+    /// Of what is in the rest of the batch.
+    rest_crc: u32,
+    rest_in_batch: usize,
+    value_bytes: usize,
+}
+
+impl Large {
+    /// For values of so many random bytes, to this partition.
+    pub fn new(value_bytes: usize, partition: i32) -> Self {
+        let value = Source::new(Content::Random, partition as u64).value(value_bytes);
+        let mut records = Vec::with_capacity(value_bytes + 32);
+        record(&mut records, 0, &value);
+        let batch = sealed(&records, 1, 0);
+        let batch_bytes = batch.len();
+        let topic = (CLAIMS_TOPIC, CLAIMS_TOPIC_ID);
+        let frame = produce_to(topic, 0, Version::V13, &[(partition, batch)]);
+        // Behind the batch: tags of partition, topic and request.
+        let batch_at = frame.len() - 3 - batch_bytes;
+        // Behind the value: no headers.
+        let stamp_at = batch_at + batch_bytes - 1 - value_bytes;
+        let (head, rest) = frame.split_at(stamp_at + STAMP_BYTES);
+        let rest_in_batch = rest.len() - 3;
+        Self {
+            head: head.to_vec(),
+            rest_crc: crc32c::crc32c(&rest[..rest_in_batch]),
+            rest: rest.to_vec(),
+            batch_at,
+            rest_in_batch,
+            value_bytes,
+        }
+    }
+
+    /// A frame in two pieces, whose value no other number has.
+    pub fn frame(&mut self, correlation_id: i32, number: u128) -> [&[u8]; 2] {
+        self.head[8..12].copy_from_slice(&correlation_id.to_be_bytes());
+        let stamp_at = self.head.len() - STAMP_BYTES;
+        self.head[stamp_at..].copy_from_slice(&number.to_be_bytes());
+        let crced = crc32c::crc32c(&self.head[self.batch_at + 21..]);
+        let crc = crc32c::crc32c_combine(crced, self.rest_crc, self.rest_in_batch);
+        self.head[self.batch_at + 17..self.batch_at + 21].copy_from_slice(&crc.to_be_bytes());
+        [&self.head, &self.rest]
+    }
+
+    /// The value alone, in two pieces.
+    pub fn value(&mut self, number: u128) -> [&[u8]; 2] {
+        let stamp_at = self.head.len() - STAMP_BYTES;
+        self.head[stamp_at..].copy_from_slice(&number.to_be_bytes());
+        let rest = self.value_bytes - STAMP_BYTES;
+        [&self.head[stamp_at..], &self.rest[..rest]]
+    }
+}
+
+/// Fetch of one partition of [`CLAIMS_TOPIC`], of which so many bytes are wanted.
+pub fn fetch_large(correlation_id: i32, partition: i32, offset: i64, most_bytes: i32) -> Vec<u8> {
+    let partition = FetchPartition::default()
+        .with_partition(partition)
+        .with_fetch_offset(offset)
+        .with_partition_max_bytes(most_bytes);
+    let topic = FetchTopic::default()
+        .with_topic_id(CLAIMS_TOPIC_ID)
+        .with_partitions(vec![partition]);
+    let request = FetchRequest::default()
+        .with_min_bytes(1)
+        .with_max_wait_ms(500)
+        .with_max_bytes(50 << 20)
+        .with_session_epoch(-1)
+        .with_topics(vec![topic]);
+    let mut body = BytesMut::from(&header(1, FETCH_VERSION, correlation_id)[..]);
+    request
+        .encode(&mut body, FETCH_VERSION)
+        .expect("a request of this version");
     framed(&body)
 }
 
@@ -495,6 +596,33 @@ mod tests {
             let mut values = set.records.iter().map(|record| record.value.as_ref());
             assert!(values.all(|value| value.unwrap().len() > 300), "{codec:?}");
         }
+    }
+
+    #[test]
+    fn a_decoder_of_others_reads_large_values_that_all_differ() {
+        use kafka_protocol::messages::{ProduceRequest, RequestHeader};
+        use kafka_protocol::protocol::Decodable;
+        use kafka_protocol::records::RecordBatchDecoder;
+        let mut large = Large::new(70_000, 3);
+        let mut seen = Vec::new();
+        for number in [7, 8] {
+            let frame = large.frame(5, number).concat();
+            let mut rest = bytes::Bytes::from(frame).slice(4..);
+            let header = RequestHeader::decode(&mut rest, 2).unwrap();
+            assert_eq!(header.correlation_id, 5);
+            let request = ProduceRequest::decode(&mut rest, 13).unwrap();
+            assert!(rest.is_empty());
+            let partition = &request.topic_data[0].partition_data[0];
+            assert_eq!(partition.index, 3);
+            let mut records = partition.records.clone().unwrap();
+            // It checks the CRC, too.
+            let set = RecordBatchDecoder::decode(&mut records).unwrap();
+            let value = set.records[0].value.clone().unwrap();
+            assert_eq!(value, large.value(number).concat());
+            assert_eq!(value.len(), 70_000);
+            seen.push(value);
+        }
+        assert_ne!(seen[0], seen[1]);
     }
 
     #[test]

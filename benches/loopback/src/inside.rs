@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::frames::{self, Codec, Ring};
-use crate::peers::{Kind, Peer, Programs};
+use crate::peers::{Kind, More, Peer, Programs};
 use crate::report::Spread;
 use crate::rounds::{self, Measured, Plan};
 use crate::sink::Sink;
@@ -39,7 +39,13 @@ pub fn run(
     sink: &Sink,
     mut tell: impl FnMut(&Cost),
 ) -> io::Result<()> {
-    let start = |limits| Peer::start_with(Kind::Sizegate, programs, sink.address(), limits);
+    let start = |limits| {
+        let more = More {
+            limits,
+            ..More::default()
+        };
+        Peer::start_with(Kind::Sizegate, programs, sink.address(), more)
+    };
     let peers = [start("")?, start(LIMIT)?];
     for (batch, batch_bytes) in SIZES {
         for codec in Codec::ALL {

@@ -3,7 +3,7 @@
 //! Invariant: bounded. A run ends at its deadline, what is in flight is awaited, and silence of 10 s is an error.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread;
@@ -128,7 +128,28 @@ impl Client {
 
     /// One frame, one response (without its length prefix).
     pub fn ask(&mut self, frame: &[u8]) -> io::Result<Vec<u8>> {
+        self.ask_in_pieces([frame, &[]])
+    }
+
+    /// The same, of a frame in two pieces that are written at once.
+    pub fn ask_in_pieces(&mut self, pieces: [&[u8]; 2]) -> io::Result<Vec<u8>> {
+        let written = self.stream.write_vectored(&pieces.map(IoSlice::new))?;
+        let of_first = written.min(pieces[0].len());
+        self.stream.write_all(&pieces[0][of_first..])?;
+        self.stream.write_all(&pieces[1][written - of_first..])?;
+        self.response()
+    }
+
+    /// One frame; how long its response's first byte took, and the response.
+    pub fn ask_for_first_byte(&mut self, frame: &[u8]) -> io::Result<(Duration, Vec<u8>)> {
+        let began = Instant::now();
         self.stream.write_all(frame)?;
+        self.stream.peek(&mut [0])?;
+        let first = began.elapsed();
+        Ok((first, self.response()?))
+    }
+
+    fn response(&mut self) -> io::Result<Vec<u8>> {
         let mut prefix = [0; 4];
         self.stream.read_exact(&mut prefix)?;
         let mut response = vec![0; u32::from_be_bytes(prefix) as usize];

@@ -1,11 +1,12 @@
 //! loopback: sizegate beside HAProxy and a direct connection, on one machine, in one run.
 //!
 //! [`frames`] makes what clients send, [`load`] sends it, [`sink`] answers it; [`peers`] are what lies between.
-//! [`cases`] lists the loads, [`rounds`] measures, [`idle`] evaluates silent connections, [`report`] writes; [`count`], [`bombs`] and [`inside`]
-//! stand beside them. README.md in `benches` says how to read the figures.
+//! [`cases`] lists the loads, [`rounds`] measures, [`idle`] evaluates silent connections, [`report`] writes; [`count`], [`bombs`], [`inside`] and
+//! [`claims`] stand beside them. README.md in `benches` says how to read the figures.
 
 mod bombs;
 mod cases;
+mod claims;
 mod count;
 mod frames;
 mod idle;
@@ -56,6 +57,11 @@ enum Command {
     Bombs(BombsArgs),
     /// What a limit inside batches costs, by codec.
     Inside(InsideArgs),
+    /// What the claim check costs, beside plain PUTs and GETs of the same bytes.
+    Claims(claims::ClaimsArgs),
+    /// What it is compared with: the bench starts this itself.
+    #[command(hide = true)]
+    Plain(claims::plain::PlainArgs),
     /// Only the sink, until it is ended: for trying things by hand.
     Sink {
         /// Where to listen.
@@ -127,6 +133,9 @@ struct CountArgs {
     /// Each count is made so often.
     #[arg(long, default_value_t = 2)]
     runs: usize,
+    /// Only batches of this size, such as `1 KiB`.
+    #[arg(long, default_value = "")]
+    size: String,
     /// Where the config, the log and the last profile go.
     #[arg(long)]
     directory: PathBuf,
@@ -209,6 +218,8 @@ fn start() -> io::Result<()> {
         Command::Count(args) => count(args),
         Command::Bombs(args) => bombs(args),
         Command::Inside(args) => inside(args),
+        Command::Claims(args) => claims::run(args),
+        Command::Plain(args) => claims::plain::run(&args),
         Command::Sink { bind } => {
             let sink = Sink::start(bind, sink_workers()?)?;
             println!("{}", sink.address());
@@ -293,10 +304,14 @@ fn run(args: RunArgs) -> io::Result<()> {
 }
 
 fn count(args: CountArgs) -> io::Result<()> {
-    const CASES: [(Version, count::Rule); 3] = [
-        (Version::V9, count::Rule::Plain),
-        (Version::V13, count::Rule::Plain),
-        (Version::V13, count::Rule::Governed),
+    use count::{Request, Rule};
+    const CASES: [(Request, Rule); 6] = [
+        (Request::Produce(Version::V9), Rule::Plain),
+        (Request::Produce(Version::V13), Rule::Plain),
+        (Request::Produce(Version::V13), Rule::Governed),
+        (Request::Produce(Version::V13), Rule::ClaimsElsewhere),
+        (Request::Fetch, Rule::Plain),
+        (Request::Fetch, Rule::ClaimsElsewhere),
     ];
     if !count::is_possible() {
         return Err(io::Error::other(
@@ -320,8 +335,11 @@ fn count(args: CountArgs) -> io::Result<()> {
         .transpose()?;
     let mut figures = count::Figures::new();
     let mut slower = Vec::new();
-    println!("| batch | Produce | instructions per request |\n|---|---|---|");
+    println!("| batch | request | instructions per request |\n|---|---|---|");
     for size in cases::SIZES {
+        if !args.size.is_empty() && size.0 != args.size {
+            continue;
+        }
         for case in CASES {
             let name = count::name(size.0, case.0, case.1);
             let figure = baseline.as_ref().map(|figures| figures.get(&name).copied());
@@ -337,7 +355,7 @@ fn count(args: CountArgs) -> io::Result<()> {
             println!(
                 "| {} | {} | {} |",
                 count.batch,
-                count.version,
+                count.request,
                 counts.join(", ")
             );
             slower.extend(

@@ -3,8 +3,8 @@
 //! Invariant: a peer that started is listening on its own port, seen in /proc, and ends when it is dropped.
 
 use std::fs::{self, File};
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -83,15 +83,15 @@ pub struct Peer {
 impl Peer {
     /// Starts it in front of `sink`.
     pub fn start(kind: Kind, programs: &Programs, sink: SocketAddr) -> io::Result<Self> {
-        Self::start_with(kind, programs, sink, "")
+        Self::start_with(kind, programs, sink, More::default())
     }
 
-    /// As [`Peer::start`]; if it is sizegate, with `limits` beside the batch gate's.
+    /// As [`Peer::start`]; if it is sizegate, with this in its configuration.
     pub fn start_with(
         kind: Kind,
         programs: &Programs,
         sink: SocketAddr,
-        limits: &str,
+        more: More<'_>,
     ) -> io::Result<Self> {
         let port = match kind {
             Kind::Direct => {
@@ -111,13 +111,13 @@ impl Peer {
             kind.label().replace([',', ' '], "")
         ));
         let command = match kind {
-            Kind::Sizegate => sizegate(programs, address, sink, (limits, ""), "")?,
+            Kind::Sizegate => sizegate(programs, address, sink, more)?,
             Kind::Before => {
                 let before = Programs {
                     sizegate: programs.before.clone(),
                     ..programs.clone()
                 };
-                sizegate(&before, address, sink, (limits, ""), "")?
+                sizegate(&before, address, sink, more)?
             }
             Kind::Splicing => splicing(programs, address, sink)?,
             Kind::Haproxy | Kind::Direct => haproxy(programs, address, sink)?,
@@ -146,12 +146,12 @@ impl Peer {
         Ok(())
     }
 
-    /// sizegate with one worker, under callgrind, which writes `profile` at its end. `rule`: more of its rule.
+    /// sizegate with one worker, under callgrind, which writes `profile` at its end.
     pub fn start_counted(
         programs: &Programs,
         sink: SocketAddr,
         profile: &Path,
-        rule: &str,
+        more: More<'_>,
     ) -> io::Result<Self> {
         let address = SocketAddr::from(([127, 0, 0, 1], free_ports(3)?));
         let log = programs.directory.join("callgrind.log");
@@ -159,8 +159,12 @@ impl Peer {
             threads: 1,
             ..programs.clone()
         };
-        let more = "inspection: {decode: never}";
-        let counted = sizegate(&one, address, sink, ("", rule), more)?;
+        let sections = format!("inspection: {{decode: never}}\n{}", more.sections);
+        let more = More {
+            sections: &sections,
+            ..more
+        };
+        let counted = sizegate(&one, address, sink, more)?;
         let mut command = Command::new("valgrind");
         command
             .arg("--tool=callgrind")
@@ -215,6 +219,25 @@ impl Peer {
     /// The proxy's process; none for direct.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
+    }
+
+    /// The sum of all samples of a metric; if it is sizegate.
+    pub fn metric(&self, name: &str) -> io::Result<f64> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port + 2))?;
+        stream.set_read_timeout(Some(START_DEADLINE))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        if !text.starts_with("HTTP/1.1 200 ") {
+            return Err(io::Error::other("no metrics"));
+        }
+        let of_it = |line: &&str| {
+            line.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with(['{', ' ']))
+        };
+        let values = text.lines().filter(of_it);
+        let values = values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+        Ok(values.sum())
     }
 
     /// Its process listens on its port.
@@ -322,14 +345,30 @@ backend servers
     Ok(command)
 }
 
-/// The batch gate on: the learned limit, and a rule's. `limits` are more of them, `rule` is more of the rule, `more` goes
-/// to the end of the configuration.
+/// What stands in sizegate's configuration beside what always does.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct More<'a> {
+    /// Limits beside the batch gate's.
+    pub limits: &'a str,
+    /// More of the rule of [`TOPIC`].
+    pub rule: &'a str,
+    /// Rules in front of it.
+    pub rules: &'a str,
+    /// Whole sections.
+    pub sections: &'a str,
+}
+
+/// The batch gate on: the learned limit, and a rule's.
 fn sizegate(
     programs: &Programs,
     address: SocketAddr,
     sink: SocketAddr,
-    (limits, rule): (&str, &str),
-    more: &str,
+    More {
+        limits,
+        rule,
+        rules,
+        sections,
+    }: More<'_>,
 ) -> io::Result<Command> {
     let config = programs
         .directory
@@ -354,13 +393,13 @@ listener:
   node_ports: {{first: {node_port}, node_ids: \"0\"}}
 {tls}limits: {{batch_bytes: inherit, {limits}}}
 rules:
-  - name: bench
+{rules}  - name: bench
     topics: [\"{TOPIC}*\"]
     limits: {{batch_bytes: 2MiB}}
     action: reject
     {rule}
 admin: {{bind: 127.0.0.1:{admin_port}}}
-{more}
+{sections}
 "
         ),
     )?;
@@ -377,7 +416,7 @@ admin: {{bind: 127.0.0.1:{admin_port}}}
 
 /// The first of `count` neighbouring ports that nobody listens on, below the range that the kernel gives to outgoing
 /// connections: no client can sit on one before its process does. Another server could; the port check sees it.
-fn free_ports(count: u16) -> io::Result<u16> {
+pub fn free_ports(count: u16) -> io::Result<u16> {
     for attempt in 0..100u32 {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)

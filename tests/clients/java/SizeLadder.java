@@ -77,6 +77,7 @@ public final class SizeLadder {
             create(admin, LARGE, Map.of("max.message.bytes", "2097152"));
             create(admin, UNGUARDED, Map.of());
             create(admin, CLAIMS, Map.of());
+            create(admin, CLAIMS + ".claim.missing", Map.of());
         }
         Map<String, Double> before = metrics == null ? Map.of() : scrape(metrics);
         if (table) {

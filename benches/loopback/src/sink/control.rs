@@ -13,9 +13,13 @@ use kafka_protocol::messages::{
     FetchRequest, MetadataRequest, MetadataResponse, RequestHeader, ResponseHeader, TopicName,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
+use uuid::Uuid;
 
 use super::fetch;
-use crate::frames::{FETCH_VERSION, PARTITIONS, TOPIC, TOPIC_ID};
+use crate::frames::{CLAIMS_TOPIC, CLAIMS_TOPIC_ID, FETCH_VERSION, PARTITIONS, TOPIC, TOPIC_ID};
+
+/// Its topics.
+const TOPICS: [(&str, Uuid); 2] = [(TOPIC, TOPIC_ID), (CLAIMS_TOPIC, CLAIMS_TOPIC_ID)];
 
 /// This broker's node id.
 const NODE_ID: BrokerId = BrokerId(0);
@@ -124,14 +128,10 @@ fn metadata(request: MetadataRequest, version: i16, port: u16) -> MetadataRespon
             .into_iter()
             .map(|topic| match topic.name {
                 Some(name) => topic_by_name(name),
-                None if topic.topic_id == TOPIC_ID => our_topic(),
-                None => MetadataResponseTopic::default()
-                    .with_name(None)
-                    .with_topic_id(topic.topic_id)
-                    .with_error_code(UNKNOWN_TOPIC_ID),
+                None => topic_by_id(topic.topic_id),
             })
             .collect(),
-        _ => vec![our_topic()],
+        _ => TOPICS.map(our_topic).to_vec(),
     };
     MetadataResponse::default()
         .with_brokers(vec![broker])
@@ -141,15 +141,25 @@ fn metadata(request: MetadataRequest, version: i16, port: u16) -> MetadataRespon
 }
 
 fn topic_by_name(name: TopicName) -> MetadataResponseTopic {
-    if name.as_str() == TOPIC {
-        return our_topic();
+    match TOPICS.into_iter().find(|ours| ours.0 == name.as_str()) {
+        Some(ours) => our_topic(ours),
+        None => MetadataResponseTopic::default()
+            .with_name(Some(name))
+            .with_error_code(UNKNOWN_TOPIC_OR_PARTITION),
     }
-    MetadataResponseTopic::default()
-        .with_name(Some(name))
-        .with_error_code(UNKNOWN_TOPIC_OR_PARTITION)
 }
 
-fn our_topic() -> MetadataResponseTopic {
+fn topic_by_id(id: Uuid) -> MetadataResponseTopic {
+    match TOPICS.into_iter().find(|ours| ours.1 == id) {
+        Some(ours) => our_topic(ours),
+        None => MetadataResponseTopic::default()
+            .with_name(None)
+            .with_topic_id(id)
+            .with_error_code(UNKNOWN_TOPIC_ID),
+    }
+}
+
+fn our_topic((name, id): (&'static str, Uuid)) -> MetadataResponseTopic {
     let partitions = (0..PARTITIONS).map(|index| {
         MetadataResponsePartition::default()
             .with_partition_index(index)
@@ -159,15 +169,18 @@ fn our_topic() -> MetadataResponseTopic {
             .with_isr_nodes(vec![NODE_ID])
     });
     MetadataResponseTopic::default()
-        .with_name(Some(TopicName(StrBytes::from_static_str(TOPIC))))
-        .with_topic_id(TOPIC_ID)
+        .with_name(Some(TopicName(StrBytes::from_static_str(name))))
+        .with_topic_id(id)
         .with_partitions(partitions.collect())
 }
 
 fn describe_configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse {
     let results = request.resources.into_iter().map(|resource| {
         let is_topic = resource.resource_type == RESOURCE_TOPIC;
-        let is_known = !is_topic || resource.resource_name.as_str() == TOPIC;
+        let is_known = !is_topic
+            || TOPICS
+                .iter()
+                .any(|(name, _)| *name == resource.resource_name.as_str());
         let is_asked = |name: &str| match &resource.configuration_keys {
             Some(keys) => keys.iter().any(|key| key.as_str() == name),
             None => true,
