@@ -1,7 +1,7 @@
 # Everything a person or CI does with this repository. The work is in scripts/; each says what it needs.
 # Downloads and what is made of them are in .cache/, fetched once.
 
-.PHONY: help demo up ladder down test stress compatibility lint dependencies speed-gate check-deploy image bench screenshots fmt clean-cache
+.PHONY: help demo up ladder down test stress soak compatibility lint dependencies speed-gate check-deploy image bench screenshots fmt clean-cache
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -24,6 +24,9 @@ test: ## all set-up and all tests, against real brokers with real clients
 stress: ## two minutes of topics, partitions, ACLs and brokers that come and go: no rule is evaded
 	@scripts/setup-tests.sh
 	SIZEGATE_STRESS_SECONDS=$${SIZEGATE_STRESS_SECONDS:-120} cargo test --locked --test it -- --nocapture rules_hold::stress::
+
+soak: ## an hour of clients, while brokers and proxies are killed and stopped, limits change, topics come and go
+	@scripts/soak.sh
 
 compatibility: ## real clients of many versions through sizegate; writes the table in docs/compatibility.md
 	@scripts/compatibility.sh

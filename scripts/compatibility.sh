@@ -17,21 +17,30 @@ one() {
   local name=$1 version=$2 topic out code=0
   shift 2
   if [ ${#wanted[@]} -gt 0 ] && [[ " ${wanted[*]} " != *" $name "* ]]; then return; fi
-  topic=compatibility-$(tr -c 'a-z0-9\n' - <<<"$name-$version")
+  topic=compatibility-$(tr 'A-Z' 'a-z' <<<"$name-$version" | tr -c 'a-z0-9\n' -)
   "$python" - "$bootstrap" "$topic" <<'PYTHON'
 import sys
 from confluent_kafka.admin import AdminClient, NewTopic
 admin = AdminClient({"bootstrap.servers": sys.argv[1]})
 admin.create_topics([NewTopic(sys.argv[2], 1, 1)])[sys.argv[2]].result(60)
 PYTHON
-  out=$(timeout 120 "$@" "bootstrap=$bootstrap" "topic=$topic" 2>"$dir/error" </dev/null) || code=$?
+  out=$(timeout 300 "$@" "bootstrap=$bootstrap" "topic=$topic" 2>"$dir/error" </dev/null) || code=$?
   printf '%s\t%s\t%s\t%s\n' "$name" "$version" "$code" "$(tail -1 <<<"$out")" >>"$dir/results"
   echo "$name $version: $code $out" >&2
-  [ $code = 0 ] || tail -5 "$dir/error" >&2
+  [ $code = 0 ] || tail -40 "$dir/error" >&2
 }
 
+# framework SET   compiles tests/compatibility/java/SET against the jars of that set; prints its class path
+framework() {
+  local jars
+  jars=$(scripts/kafka-libs.sh 4.3.0 "$1")
+  javac --release 17 -proc:none -cp "$jars/*" -d "$dir/java-$1" tests/clients/java/Cli.java "tests/compatibility/java/$1"/*.java
+  echo "$dir/java-$1:$jars/*"
+}
+java_quiet=(java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dorg.slf4j.simpleLogger.defaultLogLevel=off)
+
 java_client() {
-  one kafka-clients "$1" java -XX:TieredStopAtLevel=1 -Dorg.slf4j.simpleLogger.defaultLogLevel=off \
+  one kafka-clients "$1" "${java_quiet[@]}" \
     -cp "$(scripts/java-classes.sh):$(scripts/kafka-libs.sh "$1" client)/*" Compatibility
 }
 
@@ -64,7 +73,7 @@ cat >"$dir/sizegate.yaml" <<YAML
 cluster: {bootstrap_servers: ["127.0.0.1:$port"]}
 listener: {bind: "$bootstrap", advertised_host: 127.0.0.1, node_ports: {first: $((port + 3)), node_ids: 1-1}}
 admin: {bind: "127.0.0.1:$((port + 4))"}
-rules: [{name: small, topics: ["compatibility-*"], limits: {record_bytes: 64KiB}}]
+rules: [{name: small, topics: ["compatibility-*", "a.compatibility-*"], limits: {record_bytes: 64KiB}}]
 YAML
 "$SIZEGATE_BIN" run --config "$dir/sizegate.yaml" >"$dir/sizegate.log" 2>&1 </dev/null &
 sizegate=$!
@@ -88,5 +97,12 @@ one kafka-go "$(go_version_of kafka-go)" "$dir/go" client=kafka-go
 one sarama "$(go_version_of sarama)" "$dir/go" client=sarama
 one rskafka "$(sed -n 's/^rskafka = "=\(.*\)"/\1/p' tests/compatibility/rskafka/Cargo.toml)" \
   target/compatibility/debug/compatibility-rskafka
+one "Spring Kafka" "$(sed -n 's|.*<spring-kafka.version>\(.*\)</.*|\1|p' scripts/kafka/pom.xml)" \
+  "${java_quiet[@]}" -cp "$(framework spring)" CompatibilitySpring
+one "Kafka Streams" 4.3.0 "${java_quiet[@]}" -cp "$(framework streams)" CompatibilityStreams
+one "Kafka Connect" 4.3.0 "$python" tests/compatibility/python/connect.py client=connect \
+  "jars=$(scripts/kafka-libs.sh 4.3.0 connect)" "direct=127.0.0.1:$port" "port=$((port + 5))"
+one "MirrorMaker 2" 4.3.0 "$python" tests/compatibility/python/connect.py client=mirrormaker2 \
+  "jars=$(scripts/kafka-libs.sh 4.3.0 mirror)" "direct=127.0.0.1:$port" "port=$((port + 5))"
 
 python3 tests/compatibility/table.py "$dir/results" "$broker" $([ ${#wanted[@]} -gt 0 ] || echo docs/compatibility.md)

@@ -2,8 +2,8 @@
 # java-classes.sh [SET] [VERSION]   compiles the client programs in tests/clients/java once; prints their folder
 #
 # SET is client (the default: what every kafka-clients since 3.9 can run), kafka4 (needs kafka-clients 4),
-# streams (needs kafka-streams), spring (needs Spring Kafka) or connect (plugins of Kafka Connect). Each is compiled
-# against 4.3.0 and runs with the jars of other releases too.
+# streams (needs kafka-streams), spring (needs Spring Kafka), connect (plugins of Kafka Connect) or soak (`make soak`). Each is
+# compiled against 4.3.0 and runs with the jars of other releases too.
 #
 # With VERSION, for client only, it prints a jar of them instead. Beside it, JAR.VERSION.jsa is an archive of the classes
 # that clients of that release load: with -XX:SharedArchiveFile a program takes half the CPU to start. No archive is no
@@ -20,8 +20,9 @@ case $set_name in
   kafka4) jars=$(scripts/kafka-libs.sh 4.3.0 client) && sources+=(tests/clients/java/kafka4/*.java) ;;
   streams) jars=$(scripts/kafka-libs.sh 4.3.0 streams) && sources+=(tests/clients/java/streams/*.java) ;;
   spring) jars=$(scripts/kafka-libs.sh 4.3.0 spring) && sources+=(tests/clients/java/spring/*.java) ;;
+  soak) jars=$(scripts/kafka-libs.sh 4.3.0 client) && sources=(tests/clients/java/Cli.java tests/clients/java/soak/*.java) ;;
   connect) jars=$(scripts/kafka-libs.sh 4.3.0 connect) && sources=(tests/clients/java/connect/*.java) ;;
-  *) echo "no such set: $set_name (client, kafka4, streams, spring, connect)" >&2 && exit 64 ;;
+  *) echo "no such set: $set_name (client, kafka4, streams, spring, connect, soak)" >&2 && exit 64 ;;
 esac
 
 # By content, not by date: a fresh clone of an unchanged program finds its classes.

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # kafka-libs.sh VERSION [SET]   the jars of Apache Kafka VERSION from Maven Central; prints their folder
 #
-# SET is broker, client (the default), streams, connect, spring (Spring Kafka) or tools; `all` fetches every one and
-# prints the folder that holds them. Each is in .cache/kafka/VERSION/SET and is fetched once; what Maven downloads on the way stays in
-# .cache/maven. Progress goes to stderr.
+# SET is broker, client (the default), streams, connect, mirror (MirrorMaker 2), spring (Spring Kafka) or tools; `all` fetches
+# every one but mirror and prints the folder that holds them. Each is in .cache/kafka/VERSION/SET and is fetched once; what Maven
+# downloads on the way stays in .cache/maven. Progress goes to stderr.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
-version=${1:?usage: kafka-libs.sh VERSION [broker|client|streams|connect|spring|tools|all]}
+version=${1:?usage: kafka-libs.sh VERSION [broker|client|streams|connect|mirror|spring|tools|all]}
 set_name=${2:-client}
 cache=$PWD/.cache
 home=$cache/kafka/$version
@@ -50,7 +50,7 @@ fetch() {
 }
 
 case $set_name in
-  broker | client | streams | connect | spring | tools)
+  broker | client | streams | connect | mirror | spring | tools)
     fetch "$set_name"
     echo "$home/$set_name"
     ;;
@@ -59,7 +59,7 @@ case $set_name in
     echo "$home"
     ;;
   *)
-    echo "no such set: $set_name (broker, client, streams, connect, spring, tools, all)" >&2
+    echo "no such set: $set_name (broker, client, streams, connect, mirror, spring, tools, all)" >&2
     exit 64
     ;;
 esac

@@ -30,13 +30,13 @@ for line in open(results, encoding="utf-8"):
         shown = "an error without it"
     else:
         shown = "**none**"
-    after = "a new producer does" if said.get("is_dead") else yes("last" in read)
+    after = said.get("after") or ("a new producer does" if said.get("is_dead") else yes("last" in read))
     rows.append(f"| {client} | {version} | {yes(produced)} | {yes(consumed)} | {shown} | {after} |")
     if not (produced and consumed and refusal):
         failed.append(f"{client} {version}")
 table = "\n".join([
     f"Through sizegate to Kafka {broker}:", "",
-    "| client library | version | produces | consumes | shows of a refusal | works on afterwards |",
+    "| client library or framework | version | produces | consumes | shows of a refusal | works on afterwards |",
     "|---|---|---|---|---|---|", *rows,
 ])
 print(table)

@@ -88,6 +88,7 @@ mod remedies;
 mod replicas;
 mod rules_hold;
 mod scan;
+mod soak;
 mod spring_chain;
 mod stored_batches;
 mod suggest;

@@ -161,12 +161,20 @@ impl Supervised {
     }
 
     fn status_bytes(&self, key: &str) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
-        let kib = status
-            .lines()
-            .find_map(|line| line.strip_prefix(key))
-            .unwrap();
-        kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+        self.try_status_bytes(key).expect("a process that runs")
+    }
+
+    fn try_status_bytes(&self, key: &str) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let kib = status.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024)
+    }
+
+    /// Resident memory in bytes and open descriptors now; `None` when it does not run.
+    pub fn takes(&self) -> Option<(u64, u64)> {
+        let rss_bytes = self.try_status_bytes("VmRSS:")?;
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid)).ok()?.count();
+        Some((rss_bytes, descriptors as u64))
     }
 
     /// Sends a signal by name, e.g. `TERM`.

@@ -228,6 +228,12 @@ impl Program {
         Self::new(name, &binaries.join(name).display().to_string())
     }
 
+    /// The Go client of `make soak`.
+    pub fn go_soak() -> Self {
+        let binary = script("soak-client.sh", &[]);
+        Self::new("soak", &binary.display().to_string())
+    }
+
     fn new(name: &str, program: &str) -> Self {
         let dir = new_dir("client");
         Self {

@@ -18,6 +18,7 @@ const NODE_PORTS: u16 = 6;
 /// A running `sizegate run`; ends when dropped, or with the test process.
 pub struct Sizegate {
     process: Supervised,
+    command: Command,
     first_port: u16,
     admin: SocketAddr,
 }
@@ -119,6 +120,20 @@ impl Sizegate {
     /// The process: memory, signals, exit code.
     pub fn process(&mut self) -> &mut Supervised {
         &mut self.process
+    }
+
+    /// Ends it by a signal (`KILL`, `TERM`) and waits until it has ended.
+    pub fn end(&mut self, signal: &str) {
+        self.process.signal(signal);
+        let ended = self.process.wait(PATIENCE);
+        assert!(ended.is_some(), "does not end: {}", self.log());
+    }
+
+    /// Starts it again at its addresses once it has ended, and waits until it is ready. Only of a [`Builder::file`]: another
+    /// configuration went with the process.
+    pub fn start_again(&mut self) {
+        self.process = Supervised::spawn(&self.command, &new_dir("proxy"));
+        self.wait_until_ready();
     }
 
     /// Asks it to end (SIGTERM) and returns its exit code.
@@ -238,6 +253,7 @@ impl Builder {
             .envs(self.env);
         Sizegate {
             process: Supervised::spawn(&command, &dir),
+            command,
             first_port,
             admin: SocketAddr::from(([127, 0, 0, 1], admin_port)),
         }
