@@ -41,8 +41,6 @@ USER 65532:65532
 # SIZEGATE__LISTENER__ADVERTISED_HOST, what clients are told.
 ENV SIZEGATE__LISTENER__BIND=0.0.0.0:19092 \
     SIZEGATE__ADMIN__BIND=0.0.0.0:9644
-# Requests above 2 MiB go back to the system when they are done with: glibc keeps them otherwise (docs/operations.md).
-ENV MALLOC_MMAP_THRESHOLD_=2097152
 EXPOSE 19092 19093-19102 9644
 # `start-period` is how long Kafka may take; a proxy without its cluster is alive, and not ready.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 CMD ["/sizegate", "check", "--ready"]

@@ -17,6 +17,7 @@ use crate::net::{Connector, Own};
 use crate::version;
 
 pub mod align;
+mod allocator;
 pub mod check;
 pub mod claim;
 pub mod completions;

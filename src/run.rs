@@ -41,9 +41,9 @@ use crate::proxy::{Advertised, BoundSockets, Budget, Claims, Listeners, RefusalT
 use crate::telemetry::log::{CloseLog, LevelHandle, OffloadLog, RedeemLog, RefusalLog};
 use crate::telemetry::{Known, Metrics};
 
-/// How long the last log lines and responses of the admin server are waited for: with the drain's 25 s it stays within
 /// Readings of the cluster at once for requests that set configs: each opens a connection to every broker.
 const READINGS: usize = 4;
+/// How long the last log lines and responses of the admin server are waited for: with the drain's 25 s it stays within
 /// Kubernetes' 30 s.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 

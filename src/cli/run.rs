@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{ConfigArgs, FAILED, FINE, USAGE, print_mistakes};
+use super::{ConfigArgs, FAILED, FINE, USAGE, allocator, print_mistakes};
 use crate::run::{RunOptions, StartError};
 use crate::telemetry::log;
 
@@ -34,6 +34,7 @@ pub struct RunArgs {
 
 /// Runs the proxy until a signal ends it.
 pub fn run(args: RunArgs) -> ExitCode {
+    allocator::settle();
     let config = match args.config.load() {
         Ok(config) => config,
         Err(errors) => {

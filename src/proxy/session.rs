@@ -368,10 +368,9 @@ impl Session {
     fn quiet_for(&mut self) -> Duration {
         let written = self.to_client.written();
         let written = written.saturating_add(self.to_upstream.written());
-        if std::mem::replace(&mut self.seen_written, written) != written
-            && !self.to_client.is_empty()
-        {
-            // It reads, if slowly.
+        let waits = !self.to_client.is_empty() || !self.to_upstream.is_empty();
+        if std::mem::replace(&mut self.seen_written, written) != written && waits {
+            // Whoever it waits for reads, if slowly.
             self.acted_at = Instant::now();
         }
         self.acted_at.max(self.last_traffic).elapsed()

@@ -49,7 +49,6 @@ fn yaml(folder: &std::path::Path) -> String {
 
 fn sizegate(bootstrap: &str, folder: &std::path::Path) -> Sizegate {
     Sizegate::before(bootstrap)
-        .env("MALLOC_MMAP_THRESHOLD_", "131072")
         .listener("frame_bytes: 32MiB")
         .yaml(&yaml(folder))
         .start()

@@ -494,7 +494,6 @@ fn more_than_the_budget_holds_is_offloaded_by_turns_within_twice_the_budget() {
     let folder = Folder::new();
     let yaml = format!("memory: {{budget: 64MiB}}\n{}", folder.yaml(""));
     let mut sizegate = Sizegate::before(&kafka.bootstrap())
-        .env("MALLOC_MMAP_THRESHOLD_", "131072")
         .listener("frame_bytes: 32MiB")
         .yaml(&yaml)
         .start();

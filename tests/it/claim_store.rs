@@ -15,6 +15,7 @@ use sizegate::claim::{
     Put, Service, Store, Ticket, Upload,
 };
 use sizegate::telemetry::ClaimMetrics;
+use tokio_util::sync::CancellationToken;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -179,6 +180,8 @@ pub enum Fault {
     Late,
     /// None: for one among others.
     Sound,
+    /// None, when the test says so; until then it is seen as `HELD`.
+    Held(CancellationToken),
 }
 
 #[derive(Default)]
@@ -356,6 +359,23 @@ impl S3 {
                     .seen
                     .push((Instant::now(), format!("{method} {path}")));
                 return;
+            }
+        }
+        let held = {
+            let mut bucket = self.bucket.lock().unwrap();
+            let held = match bucket.faults.front() {
+                Some((on, Fault::Held(token))) if *on == method => Some(token.clone()),
+                _ => None,
+            };
+            if held.is_some() {
+                bucket.faults.pop_front();
+                bucket.seen.push((Instant::now(), "HELD".to_owned()));
+            }
+            held
+        };
+        if let Some(token) = held {
+            while !token.is_cancelled() {
+                std::thread::sleep(Duration::from_millis(5));
             }
         }
         let length = header("content-length").map_or(0, |n| n.parse().unwrap());

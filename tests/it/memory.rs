@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use crate::inspect::make::{batch, batch_of, value};
 use crate::support::client::{frame, produce_request};
-use crate::support::programs::repo;
 use crate::support::scripted::{self, Broker, Step};
-use crate::support::sizegate::Builder;
 use crate::support::{Connection, ErrorKind, Inside, Part, Sizegate, Topic, eventually};
 use kafka_protocol::messages::ApiKey;
 use sizegate::vocabulary::Codec;
@@ -25,25 +23,6 @@ fn topics() -> [(&'static str, i32, u64); 1] {
 
 fn part(broker: &Broker, batch: Vec<u8>) -> Part {
     Part::new(&broker.topic("orders"), batch.into())
-}
-
-/// In front of this broker, with the allocator's setting that the image and the systemd unit come with.
-fn before(broker: &Broker) -> Builder {
-    let shipped = |file: &str, line: &str| {
-        let text = std::fs::read_to_string(repo().join(file)).unwrap();
-        let mut values = text.lines().filter_map(|found| found.strip_prefix(line));
-        let value = values.next().map(str::to_owned);
-        value.unwrap_or_else(|| panic!("no {line} in {file}"))
-    };
-    let [image, unit] = [
-        shipped("Dockerfile", "ENV MALLOC_MMAP_THRESHOLD_="),
-        shipped(
-            "deploy/systemd/sizegate.service",
-            "Environment=MALLOC_MMAP_THRESHOLD_=",
-        ),
-    ];
-    assert_eq!(image, unit);
-    Sizegate::before(&broker.bootstrap()).env("MALLOC_MMAP_THRESHOLD_", &image)
 }
 
 /// Waits until the proxy holds nothing, and demands that its process never took more than twice this budget.
@@ -70,7 +49,7 @@ fn sixty_four_bombs_at_once_take_twice_the_budget_at_most() {
     // What docs/operations.md gives a sidecar, which is then to do with 256 MiB in all.
     const BUDGET: u64 = 128 << 20;
     let broker = Broker::sound(&topics());
-    let mut sizegate = before(&broker)
+    let mut sizegate = Sizegate::before(&broker.bootstrap())
         .listener("frame_bytes: 60MiB")
         .yaml(
             "memory: {budget: 128MiB}\nrules: [{name: r, topics: [orders], limits: {uncompressed_bytes: 16MiB}}]",
@@ -106,7 +85,7 @@ fn millions_of_empty_entries_in_a_request_take_twice_the_budget_at_most() {
     // A third of which are the pages of a program without optimisation.
     const BUDGET: u64 = 48 << 20;
     let broker = Broker::sound(&topics());
-    let mut sizegate = before(&broker)
+    let mut sizegate = Sizegate::before(&broker.bootstrap())
         .listener("frame_bytes: 48MiB")
         .yaml("memory: {budget: 48MiB}")
         .start();
@@ -203,7 +182,7 @@ fn sessions_that_name_eight_thousand_unknown_topics_are_charged_for_them() {
     });
     let rules =
         "rules: [{name: r, topics: ['*'], limits: {batch_bytes: 1MiB, record_bytes: 64KiB}}]";
-    let mut sizegate = before(&broker)
+    let mut sizegate = Sizegate::before(&broker.bootstrap())
         .listener("frame_bytes: 8MiB")
         .yaml(&format!("memory: {{budget: 64MiB}}\n{rules}"))
         .arg("--workers=2")
@@ -252,4 +231,25 @@ fn sessions_that_name_eight_thousand_unknown_topics_are_charged_for_them() {
 fn pair() -> (CancellationToken, CancellationToken) {
     let token = CancellationToken::new();
     (token.clone(), token)
+}
+
+#[test]
+fn glibc_gives_back_what_large_requests_took_unless_somebody_said_otherwise() {
+    const SETTING: &str = "MALLOC_MMAP_THRESHOLD_";
+    let broker = Broker::sound(&topics());
+    let before = || Sizegate::before(&broker.bootstrap());
+    for (builder, expected) in [
+        (before(), "2097152"),
+        (before().env(SETTING, "1048576"), "1048576"),
+    ] {
+        let mut sizegate = builder.start();
+        let path = format!("/proc/{}/environ", sizegate.process().pid());
+        let environment = std::fs::read(path).unwrap();
+        let line = format!("{SETTING}={expected}");
+        assert!(
+            environment
+                .split(|byte| *byte == 0)
+                .any(|found| found == line.as_bytes())
+        );
+    }
 }

@@ -153,6 +153,13 @@ fn held(broker: &Broker) -> Vec<(&'static str, &'static str, Vec<u8>)> {
             }
             "record" => "rules: [{name: r, topics: [orders], limits: {record_bytes: 20KiB}}]",
             "inside" => "rules: [{name: r, topics: [orders], limits: {uncompressed_bytes: 64MiB}}]",
+            "client" => {
+                "rules: [{name: r, topics: [orders], clients: {client_ids: [passing]}, limits: {batch_bytes: 1MiB}}]"
+            }
+            // 200 records of 10,000 bytes come to 2,002,397 bytes, and each may grow by 11.
+            "growing" => {
+                "rules: [{name: r, topics: [orders], limits: {uncompressed_bytes: 2003600}}]"
+            }
             "codec" => "rules: [{name: r, topics: [orders], codecs: {allow: [none]}}]",
             "always" => "inspection: {decode: always}",
             _ => "",
@@ -177,7 +184,13 @@ fn held(broker: &Broker) -> Vec<(&'static str, &'static str, Vec<u8>)> {
     vec![
         ("over a rule", limits("batch"), one(plain())),
         ("over an observed rule", limits("observed"), one(plain())),
+        ("over a rule for its client", limits("client"), one(plain())),
         ("records to be walked", limits("record"), one(many())),
+        (
+            "records that may grow when the broker writes them again",
+            limits("growing"),
+            one(many()),
+        ),
         (
             "compressed, a limit inside",
             limits("inside"),
@@ -235,7 +248,7 @@ fn what_needs_more_than_its_heads_is_not_begun_before_it_is_whole() {
         let end = connection.read_frame();
         let received = broker.received_of(ApiKey::Produce).len() - before;
         match name {
-            "over a rule" => {
+            "over a rule" | "over a rule for its client" => {
                 assert!(end.is_ok(), "{name}: {end:?}");
                 assert_eq!(received, 0, "{name}");
             }

@@ -67,8 +67,8 @@ pub struct ClaimsArgs {
     /// Rounds.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// MiB of values in each turn.
-    #[arg(long, default_value_t = 160)]
+    /// MiB of values in each turn: so many that none of them is still kept when it is read again.
+    #[arg(long, default_value_t = 256)]
     mib: usize,
     /// Milliseconds for which other sessions are watched.
     #[arg(long, default_value_t = 2000)]

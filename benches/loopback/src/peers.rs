@@ -225,7 +225,8 @@ impl Peer {
     pub fn metric(&self, name: &str) -> io::Result<f64> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port + 2))?;
         stream.set_read_timeout(Some(START_DEADLINE))?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         if !text.starts_with("HTTP/1.1 200 ") {

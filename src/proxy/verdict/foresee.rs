@@ -78,7 +78,7 @@ impl Judge {
         let Some(parts) = self.foresee_parts(here) else {
             return Foresight::Hold;
         };
-        if sampling::holds(policy.decode(), now) {
+        if sampling::holds(policy.decode(), head.request_bytes, now) {
             return Foresight::Measure;
         }
         Foresight::Passes(Box::new(Passing {

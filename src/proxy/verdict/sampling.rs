@@ -1,8 +1,8 @@
 //! Measures a share of the batches that no limit asks to look into: their sizes are for the histograms.
 //!
 //! Invariant: on average at most [`SHARE`] of a worker's time goes into it; what is left out is left out evenly
-//! over time, not by size, but for batches that pass before they are whole: of these one in [`PASSING_SHARE`] is held to
-//! be measured.
+//! over time, not by size, but for batches that pass before they are whole: of these one in [`PASSING_SHARE`] at most is
+//! held to be measured, and holding it counts as time spent.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -30,6 +30,8 @@ const MOST_SPENT: Duration = match WINDOW.checked_div(SHARE) {
 
 /// Of batches that need not be here to be judged, one in so many is held and may be measured.
 const PASSING_SHARE: u32 = 32;
+/// What holding such a batch costs beside passing it, in a pipe: its bytes are copied twice (`benches/README.md`).
+const HOLDING_NS_PER_KIB: u64 = 300;
 /// The first of them: not the very first, which is what a client waits for that sends one only.
 const FIRST_HELD: u32 = 8;
 
@@ -38,15 +40,15 @@ thread_local! {
     static PASSING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A batch that could pass before it is whole is to be measured: it must be held.
-pub(super) fn holds(decode: Decode, now: Instant) -> bool {
+/// A request of so many bytes that could pass before it is whole is to be measured: it must be held.
+pub(super) fn holds(decode: Decode, request_bytes: u32, now: Instant) -> bool {
     match decode {
         Decode::Always => true,
         Decode::Never => false,
         Decode::WhenNeeded => {
             let nth = PASSING.replace(PASSING.get().wrapping_add(1));
             nth % PASSING_SHARE == FIRST_HELD
-                && SAMPLER.with_borrow_mut(|sampler| sampler.may_sample(now))
+                && SAMPLER.with_borrow_mut(|sampler| sampler.may_hold(request_bytes, now))
         }
     }
 }
@@ -76,6 +78,17 @@ impl Sampler {
             };
         }
         self.spent < MOST_SPENT && self.samples < MOST_SAMPLES
+    }
+
+    /// As [`Sampler::may_sample`]; and then it is paid for.
+    fn may_hold(&mut self, request_bytes: u32, now: Instant) -> bool {
+        let may_hold = self.may_sample(now);
+        if may_hold {
+            let kib = u64::from(request_bytes >> 10);
+            let costs = Duration::from_nanos(kib.saturating_mul(HOLDING_NS_PER_KIB));
+            self.spent = self.spent.saturating_add(costs);
+        }
+        may_hold
     }
 }
 
@@ -127,4 +140,25 @@ pub(super) fn sample(
         measured.uncompressed_bytes = Some(bytes);
     }
     measured.facts.uncompressed = measured.facts.uncompressed.or(inspection.uncompressed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_to_be_measured_takes_its_share_of_time_and_no_more() {
+        let mut sampler = Sampler::new();
+        let now = sampler.since;
+        let held = |sampler: &mut Sampler, bytes, at| {
+            (0..10_000)
+                .take_while(|_| sampler.may_hold(bytes, at))
+                .count()
+        };
+        // 307.2 µs for each MiB, 19.2 for each 64 KiB, of 5 ms.
+        assert_eq!(held(&mut sampler, 1 << 20, now), 17);
+        let next = now + WINDOW + Duration::from_millis(1);
+        assert_eq!(held(&mut sampler, 64 << 10, next), 261);
+        assert!(!sampler.may_sample(next), "it is one share for both");
+    }
 }

@@ -239,6 +239,31 @@ fn assert_counted(proxy: &Inside, cases: &[Case]) {
     proxy.wait_for_metric("proxy_seconds_count", &of_produce, produced);
 }
 
+/// What is not in the requests of every kind above: by what they were known to be within a limit, and their codec.
+#[test]
+fn what_is_known_of_requests_that_pass_is_counted() {
+    let broker = broker();
+    let rules = "rules: [{name: r, topics: [orders], limits: {record_bytes: 3MB}}]";
+    let proxy = Inside::start(&broker, &[], rules);
+    let mut connection = proxy.connect();
+    // None is here with the first read.
+    let sizes = [MIB, 500_000, 2 * MIB];
+    for (nth, bytes) in sizes.into_iter().enumerate() {
+        connection.send_bytes(&large(&broker, 9, nth as i32, bytes));
+        assert_stored(&mut connection, 9, nth as i32);
+    }
+    let sum = sizes.iter().sum::<usize>() as f64;
+    let codec = ("codec", "none");
+    proxy.wait_for_metric(
+        "uncompressed_bytes_total",
+        &[("topic", "orders"), codec],
+        sum,
+    );
+    let header = [("proof", "header"), codec];
+    proxy.wait_for_metric("inspection_total", &header, sizes.len() as f64);
+    assert_eq!(proxy.metric("client_connections_total", &[]), 1.0);
+}
+
 /// A broker that closes each connection once it has its first Produce and the test says so, if that is small.
 fn closing(go_on: &CancellationToken) -> Broker {
     let go_on = go_on.clone();
