@@ -419,6 +419,12 @@ impl Session {
         if matches!(close, Close::Downstream(_)) {
             return close;
         }
+        if matches!(close, Close::Unreachable(_)) && self.to_client.is_empty() {
+            // As near as can be to the broker's own refusal to connect. An end in place of a first response some clients
+            // take for missing TLS or SASL, and do not try again (franz-go).
+            let _ = self.client.tcp().set_zero_linger();
+            return close;
+        }
         // What is half here is given up, and its memory with it.
         self.requests = Requests::default();
         self.responses = Responses::default();
