@@ -133,7 +133,7 @@ def median(values):
 
 config = os.path.join(FOLDER, "scan.yaml")
 with open(config, "w", encoding="utf-8") as out:
-    out.write(f"cluster: {{bootstrap_servers: ['{BROKER}']}}\nadmin: {{bind: '127.0.0.1:0'}}\n"
+    out.write(f"cluster: {{bootstrap_servers: ['{BROKER}']}}\n"
               "rules: [{name: scanned, topics: ['scan-*'], limits: {record_bytes: 64KiB}}]\n")
 print("| codec | GB stored | records | reading s | scan s | scan / reading | CPU s reading | CPU s scan | peak MiB |")
 print("|---|---|---|---|---|---|---|---|---|", flush=True)

@@ -9,7 +9,31 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 
-use super::{LIMITS, READERS, WRITERS, World, lock};
+use std::path::PathBuf;
+
+use super::{Client, LIMITS, READERS, WRITERS};
+
+/// What is known of a run.
+pub struct Evidence {
+    /// What the clients wrote, by their names, and `stored`.
+    pub dir: PathBuf,
+    /// The topic whose limit is a rule's, and the one whose limit is learned.
+    pub topics: [String; 2],
+    /// When which limit was in force everywhere, of each.
+    pub windows: [Vec<Window>; 2],
+}
+
+impl Evidence {
+    fn lines(&self, name: &str) -> impl Iterator<Item = String> {
+        let file = std::fs::File::open(self.dir.join(name)).unwrap();
+        BufReader::new(file).lines().map(Result::unwrap)
+    }
+
+    /// Whether this client's consumer reads the topic.
+    fn is_read(&self, client: Client, topic: &str) -> bool {
+        topic == self.topics[1] || client.reads_every_codec()
+    }
+}
 
 /// One limit was in force everywhere.
 #[derive(Debug, Clone, Copy)]
@@ -70,11 +94,6 @@ impl<'a> Fate<'a> {
     }
 }
 
-fn lines(world: &World, name: &str) -> impl Iterator<Item = String> {
-    let file = std::fs::File::open(world.path(name)).unwrap();
-    BufReader::new(file).lines().map(Result::unwrap)
-}
-
 /// A line of a consumer: where, at which offset, what.
 fn parse_read(line: &str) -> ((String, i32), usize, Stored) {
     let words: Vec<&str> = line.split(' ').collect();
@@ -91,9 +110,9 @@ fn parse_read(line: &str) -> ((String, i32), usize, Stored) {
     (at, offset.parse().unwrap(), stored)
 }
 
-fn log(world: &World) -> Log {
+fn log(evidence: &Evidence) -> Log {
     let mut log = Log::new();
-    for line in lines(world, "stored") {
+    for line in evidence.lines("stored") {
         let (at, offset, stored) = parse_read(&line);
         let records = log.entry(at).or_default();
         records.resize(records.len().max(offset + 1), None);
@@ -103,8 +122,8 @@ fn log(world: &World) -> Log {
 }
 
 /// All that is wrong, in words. Prints how much there was.
-pub fn verdicts(world: &World) -> Vec<String> {
-    let log = log(world);
+pub fn verdicts(evidence: &Evidence) -> Vec<String> {
+    let log = log(evidence);
     let mut wrong = Vec::new();
     // How often each record of each writer is stored.
     let mut times: Vec<HashMap<u32, u32>> = vec![HashMap::new(); WRITERS.len()];
@@ -126,10 +145,10 @@ pub fn verdicts(world: &World) -> Vec<String> {
     }
     for (n, writer) in WRITERS.iter().enumerate() {
         let mut counts: HashMap<&str, u64> = HashMap::new();
-        let topic = &world.topic(writer.is_ruled).name;
-        let windows = lock(&world.windows[usize::from(!writer.is_ruled)]);
+        let topic = &evidence.topics[usize::from(!writer.is_ruled)];
+        let windows = &evidence.windows[usize::from(!writer.is_ruled)];
         let mut others: HashMap<String, u64> = HashMap::new();
-        for line in lines(world, writer.name) {
+        for line in evidence.lines(writer.name) {
             let fate = Fate::parse(&line);
             let kind = match fate.result {
                 "ok" | "size" => fate.result,
@@ -207,18 +226,18 @@ pub fn verdicts(world: &World) -> Vec<String> {
         }
     }
     for (name, client) in READERS {
-        wrong.extend(unread(world, &log, name, &world.topics_of(client)));
+        wrong.extend(unread(evidence, &log, name, client));
     }
     wrong
 }
 
 /// What a consumer did not get, or got otherwise.
-fn unread(world: &World, log: &Log, name: &str, topics: &[&str]) -> Vec<String> {
+fn unread(evidence: &Evidence, log: &Log, name: &str, client: Client) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut left = log.clone();
-    left.retain(|(topic, _), _| topics.contains(&&**topic));
+    left.retain(|(topic, _), _| evidence.is_read(client, topic));
     let mut again = 0_u64;
-    for line in lines(world, name) {
+    for line in evidence.lines(name) {
         let (at, offset, read) = parse_read(&line);
         let stored = log.get(&at).and_then(|records| *records.get(offset)?);
         if stored != Some(read) {
@@ -234,4 +253,130 @@ fn unread(world: &World, log: &Log, name: &str, topics: &[&str]) -> Vec<String> 
         wrong.push(format!("{name}: {missed} records were never read"));
     }
     wrong
+}
+
+/// A run in which all is well, and what is changed in it.
+struct Run {
+    dir: tempfile::TempDir,
+}
+
+impl Run {
+    /// Two records of each writer, of which the second is refused (but for the one that never is): 900 and 6,500 bytes under a
+    /// limit of 6,000 from 100 to 200.
+    fn new() -> Self {
+        let run = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        let (mut stored, mut learned) = (String::new(), String::new());
+        let mut offsets = [0, 0];
+        for writer in &WRITERS {
+            let (topic, offset) = match writer.is_ruled {
+                true => ("ruled", &mut offsets[0]),
+                false => ("learned", &mut offsets[1]),
+            };
+            let read = format!("{topic} 0 {offset} {} 0 900\n", writer.name);
+            stored += &read;
+            if !writer.is_ruled {
+                learned += &read;
+            }
+            let mut fates = format!("0 900 0 110 120 {offset} ok\n");
+            if !writer.name.ends_with("-within") {
+                fates += "1 6500 0 130 140 -1 size\n";
+            }
+            run.write(writer.name, &fates);
+            *offset += 1;
+        }
+        for (name, client) in READERS {
+            let read = if client.reads_every_codec() {
+                &stored
+            } else {
+                &learned
+            };
+            run.write(name, read);
+        }
+        run.write("stored", &stored);
+        run
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.dir.path().join(name), text).unwrap();
+    }
+
+    fn change(&self, name: &str, change: impl FnOnce(String) -> String) {
+        let text = std::fs::read_to_string(self.dir.path().join(name)).unwrap();
+        self.write(name, &change(text));
+    }
+
+    /// Everybody reads what is stored.
+    fn store_and_read(&self, line: &str) {
+        for name in READERS.map(|(name, _)| name).iter().chain(&["stored"]) {
+            self.change(name, |text| text + line);
+        }
+    }
+
+    fn verdicts(&self) -> Vec<String> {
+        let window = Window {
+            from: 100,
+            until: 200,
+            limit: LIMITS[0],
+        };
+        verdicts(&Evidence {
+            dir: self.dir.path().to_path_buf(),
+            topics: ["ruled".into(), "learned".into()],
+            windows: [vec![window], vec![window]],
+        })
+    }
+}
+
+#[test]
+fn the_oracle_finds_nothing_where_all_is_well_and_each_wrong_where_it_is() {
+    assert_eq!(Run::new().verdicts(), Vec::<String>::new());
+    type Change = fn(&Run);
+    let cases: [(&str, Change); 9] = [
+        ("acknowledged and not there", |run| {
+            run.change("java", |text| text + "2 100 0 150 160 99 ok\n");
+        }),
+        ("acknowledged and not there", |run| {
+            // Somebody else's is there.
+            run.change("java", |text| text.replace("120 0 ok", "120 1 ok"));
+        }),
+        ("doubled", |run| {
+            run.store_and_read("ruled 0 5 java 0 900\n")
+        }),
+        ("let through above 6000", |run| {
+            run.change("java", |text| text + "2 6001 0 150 160 5 ok\n");
+            run.store_and_read("ruled 0 5 java 2 6001\n");
+        }),
+        ("is stored", |run| {
+            run.store_and_read("ruled 0 5 java 7 12001\n")
+        }),
+        ("refused within 6000", |run| {
+            run.change("java", |text| text + "2 6000 0 150 160 -1 size\n");
+        }),
+        ("refused and stored", |run| {
+            run.store_and_read("ruled 0 5 java 1 6500\n")
+        }),
+        ("never read", |run| {
+            run.change("group-java", |_| String::new())
+        }),
+        ("group-java: got", |run| {
+            run.change("group-java", |text| {
+                text.replace("java 0 900", "java 0 901")
+            });
+        }),
+    ];
+    for (words, change) in cases {
+        let run = Run::new();
+        change(&run);
+        let wrong = run.verdicts();
+        assert!(
+            wrong.iter().any(|line| line.contains(words)),
+            "{words}: {wrong:?}"
+        );
+    }
+    // While the limit changes, either is right.
+    let run = Run::new();
+    run.change("java", |text| text + "2 6001 0 190 210 5 ok\n");
+    run.store_and_read("ruled 0 5 java 2 6001\n");
+    assert_eq!(run.verdicts(), Vec::<String>::new());
 }
