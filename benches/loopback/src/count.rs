@@ -52,7 +52,9 @@ pub enum Rule {
     Plain,
     /// What requests may set its topics' configs to: a Produce must not pay for it.
     Governed,
-    /// Nothing; and values of another topic are offloaded and redeemed.
+    /// Nothing; and what is compressed is decoded when it is needed, as offloading wants it.
+    Decoding,
+    /// The same, and values of another topic are offloaded and redeemed.
     ClaimsElsewhere,
 }
 
@@ -70,9 +72,13 @@ impl Rule {
                 rule: "topic_config: {max_message_bytes: {min: 64KiB, max: 10MiB}, segment_bytes: {min: 16MiB}}",
                 ..none
             },
+            Self::Decoding => More {
+                sections: "inspection: {decode: when_needed}",
+                ..none
+            },
             Self::ClaimsElsewhere => More {
                 rules: "  - {name: large, topics: [large], limits: {record_bytes: 64KiB}, action: offload}\n",
-                sections: "claim_check: {store: 'file:///tmp/sizegate-count', keys: [{id: k1, secret: 'a secret of thirty-two bytes, yes'}]}",
+                sections: "inspection: {decode: when_needed}\nclaim_check: {store: 'file:///tmp/sizegate-count', keys: [{id: k1, secret: 'a secret of thirty-two bytes, yes'}]}",
                 ..none
             },
         }
@@ -82,7 +88,8 @@ impl Rule {
         match self {
             Self::Plain => "",
             Self::Governed => ", governed rule",
-            Self::ClaimsElsewhere => ", claim check elsewhere",
+            Self::Decoding => ", decoding when needed",
+            Self::ClaimsElsewhere => ", decoding when needed, claim check elsewhere",
         }
     }
 }
@@ -117,6 +124,7 @@ pub fn name(batch: &str, request: Request, rule: Rule) -> String {
     match rule {
         Rule::Plain => format!("{batch} {request}"),
         Rule::Governed => format!("{batch} {request} governed"),
+        Rule::Decoding => format!("{batch} {request} decoding"),
         Rule::ClaimsElsewhere => format!("{batch} {request} claims elsewhere"),
     }
 }

@@ -305,12 +305,13 @@ fn run(args: RunArgs) -> io::Result<()> {
 
 fn count(args: CountArgs) -> io::Result<()> {
     use count::{Request, Rule};
-    const CASES: [(Request, Rule); 6] = [
+    const CASES: [(Request, Rule); 7] = [
         (Request::Produce(Version::V9), Rule::Plain),
         (Request::Produce(Version::V13), Rule::Plain),
         (Request::Produce(Version::V13), Rule::Governed),
+        (Request::Produce(Version::V13), Rule::Decoding),
         (Request::Produce(Version::V13), Rule::ClaimsElsewhere),
-        (Request::Fetch, Rule::Plain),
+        (Request::Fetch, Rule::Decoding),
         (Request::Fetch, Rule::ClaimsElsewhere),
     ];
     if !count::is_possible() {

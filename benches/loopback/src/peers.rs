@@ -159,11 +159,11 @@ impl Peer {
             threads: 1,
             ..programs.clone()
         };
-        let sections = format!("inspection: {{decode: never}}\n{}", more.sections);
-        let more = More {
-            sections: &sections,
-            ..more
+        let sections = match more.sections {
+            "" => "inspection: {decode: never}",
+            said => said,
         };
+        let more = More { sections, ..more };
         let counted = sizegate(&one, address, sink, more)?;
         let mut command = Command::new("valgrind");
         command
