@@ -39,6 +39,8 @@ const RING_BYTES: usize = 2 << 20;
 pub enum Group {
     /// One batch in each request.
     Produce,
+    /// Many connections, each with a small request now and then.
+    Sessions,
     /// Many partitions in each request.
     Partitions,
     /// Responses with records.
@@ -49,8 +51,17 @@ impl Group {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Produce => "Produce",
+            Self::Sessions => "Produce of 1 KiB, 2,000 requests a second in all",
             Self::Partitions => "Produce to many partitions, 1 KiB for each",
             Self::Fetch => "Fetch",
+        }
+    }
+
+    /// Requests a second over all connections; `None`: as many as there can be.
+    pub const fn rate(self) -> Option<u32> {
+        match self {
+            Self::Sessions => Some(2_000),
+            Self::Produce | Self::Partitions | Self::Fetch => None,
         }
     }
 
@@ -58,6 +69,7 @@ impl Group {
     pub const fn loads(self) -> &'static [(usize, usize)] {
         match self {
             Self::Produce => &[(1, 1), (4, 8)],
+            Self::Sessions => &[(2_000, 1)],
             Self::Partitions => &[(4, 8)],
             Self::Fetch => &[(1, 1), (4, 1)],
         }
@@ -90,6 +102,10 @@ pub fn cases(groups: &[Group], only: &str, version: Version, content: Content) -
                     let count = (RING_BYTES / bytes).clamp(8, 64);
                     add(name, &|| Ring::produce(count, bytes, version, content));
                 }
+            }
+            Group::Sessions => {
+                let (name, bytes) = SIZES[0];
+                add(name, &|| Ring::produce(64, bytes, version, content));
             }
             Group::Partitions => {
                 for partitions in PARTITIONS {

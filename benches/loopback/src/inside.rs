@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::frames::{self, Codec, Ring};
 use crate::peers::{Kind, More, Peer, Programs};
 use crate::report::Spread;
-use crate::rounds::{self, Measured, Plan};
+use crate::rounds::{self, Load, Measured, Plan};
 use crate::sink::Sink;
 
 /// Sizes of batches before they are compressed.
@@ -57,11 +57,17 @@ pub fn run(
             for round in 0..plan.rounds {
                 for turn in 0..peers.len() {
                     let at = (turn + round) % peers.len();
+                    let load = Load {
+                        ring: &ring,
+                        connections: CONNECTIONS,
+                        depth: DEPTH,
+                        rate: None,
+                    };
                     let Measured {
                         outcome,
                         cpu,
                         foreign_share,
-                    } = rounds::measure(plan, &peers[at], sink, &ring, CONNECTIONS, DEPTH)?;
+                    } = rounds::measure(plan, &peers[at], sink, &load)?;
                     us[at].push(cpu.total().as_secs_f64() * 1e6 / outcome.requests as f64);
                     foreign.push(foreign_share);
                 }

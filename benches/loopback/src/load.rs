@@ -58,6 +58,26 @@ impl Clients {
         (0..count).map(connect).collect::<io::Result<_>>().map(Self)
     }
 
+    /// One client after the other, one request each, at `rate` requests a second over all of them.
+    pub fn run_in_turn(&mut self, ring: &Ring, time: Duration, rate: u32) -> io::Result<Outcome> {
+        let start = Instant::now();
+        let mut outcome = Outcome::default();
+        let count = self.0.len();
+        while start.elapsed() < time {
+            let due = Duration::from_secs(1) / rate * outcome.requests as u32;
+            thread::sleep(due.saturating_sub(start.elapsed()));
+            let client = &mut self.0[outcome.requests as usize % count];
+            let began = Instant::now();
+            client.take_turn(ring)?;
+            outcome.latencies_ns.push(began.elapsed().as_nanos() as u64);
+            outcome.bytes += ring.frame_bytes() as u64;
+            outcome.requests += 1;
+        }
+        outcome.elapsed = start.elapsed();
+        outcome.latencies_ns.sort_unstable();
+        Ok(outcome)
+    }
+
     /// All clients at once, each with `depth` requests in flight, for `time` or `max_requests` each.
     pub fn run(
         &mut self,
@@ -99,6 +119,8 @@ impl Clients {
 /// One connection.
 pub struct Client {
     stream: TcpStream,
+    /// Requests it has sent in its turns.
+    turns: usize,
     /// The first bytes of the response in hand.
     head: Vec<u8>,
     /// Bytes of it still to come behind its head.
@@ -114,6 +136,7 @@ impl Client {
         stream.set_write_timeout(Some(SILENCE))?;
         Ok(Self {
             stream,
+            turns: 0,
             head: Vec::new(),
             left: 0,
             // Of two thousand idle clients none reads.
@@ -124,6 +147,14 @@ impl Client {
     /// ApiVersions and its response.
     pub fn hello(&mut self) -> io::Result<()> {
         self.ask(&frames::api_versions()).map(|_| ())
+    }
+
+    /// The next frame, and its response.
+    fn take_turn(&mut self, ring: &Ring) -> io::Result<()> {
+        let turn = self.turns % ring.count();
+        let response = self.ask(ring.frames(turn, 1))?;
+        self.turns += 1;
+        check(&response, turn as i32, ring)
     }
 
     /// One frame, one response (without its length prefix).

@@ -233,7 +233,8 @@ impl Report {
                     out,
                     "\n## {title}: connections {connections}, depth {depth}\n"
                 )?;
-                if connections == 1 {
+                // At a rate that all reach it is latency and CPU for a request that tell.
+                if connections == 1 || group.rate().is_some() {
                     write_latency(out, &cells)?;
                 } else {
                     write_cpu(out, &cells)?;

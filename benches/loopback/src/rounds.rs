@@ -73,7 +73,13 @@ pub fn run(
             for &(connections, depth) in case.group.loads() {
                 for turn in 0..peers.len() {
                     let peer = &peers[(turn + round) % peers.len()];
-                    let measured = measure(plan, peer, sink, &case.ring, connections, depth)
+                    let load = Load {
+                        ring: &case.ring,
+                        connections,
+                        depth,
+                        rate: case.group.rate(),
+                    };
+                    let measured = measure(plan, peer, sink, &load)
                         .map_err(|error| describe(&error, peer.kind, &case.name, depth))?;
                     let Measured {
                         outcome,
@@ -104,6 +110,15 @@ pub fn run(
     Ok(samples)
 }
 
+/// What clients send.
+pub struct Load<'a> {
+    pub ring: &'a Arc<Ring>,
+    pub connections: usize,
+    pub depth: usize,
+    /// Requests a second over all connections; `None`: as many as there can be.
+    pub rate: Option<u32>,
+}
+
 /// One peer under one load.
 pub struct Measured {
     pub outcome: Outcome,
@@ -114,23 +129,20 @@ pub struct Measured {
 }
 
 /// Loads a peer, after a while to get warm.
-pub fn measure(
-    plan: &Plan,
-    peer: &Peer,
-    sink: &Sink,
-    ring: &Arc<Ring>,
-    connections: usize,
-    depth: usize,
-) -> io::Result<Measured> {
+pub fn measure(plan: &Plan, peer: &Peer, sink: &Sink, load: &Load<'_>) -> io::Result<Measured> {
     peer.check_port()?;
-    let mut clients = Clients::connect(peer.address, connections)?;
-    clients.run(ring, depth, plan.warm_up, u64::MAX)?;
+    let mut clients = Clients::connect(peer.address, load.connections)?;
+    let mut run = |time| match load.rate {
+        Some(rate) => clients.run_in_turn(load.ring, time, rate),
+        None => clients.run(load.ring, load.depth, time, u64::MAX),
+    };
+    run(plan.warm_up)?;
     let cpu_of_peer = || peer.pid().map_or(Ok(Cpu::default()), process::cpu);
     let cpu_of_rig = || process::cpu(std::process::id());
     let answered_before = sink.requests();
     let (cpu_before, rig_before) = (cpu_of_peer()?, cpu_of_rig()?);
     let busy_before = process::machine_busy()?;
-    let outcome = clients.run(ring, depth, plan.measure, u64::MAX)?;
+    let outcome = run(plan.measure)?;
     let busy = process::machine_busy()?.saturating_sub(busy_before);
     let cpu = cpu_of_peer()?.since(cpu_before);
     let rig = cpu_of_rig()?.since(rig_before);
