@@ -166,6 +166,10 @@ impl Peer {
         let more = More { sections, ..more };
         let counted = sizegate(&one, address, sink, more)?;
         let mut command = Command::new("valgrind");
+        // Set, or sizegate starts itself once more with them, and valgrind would be left behind.
+        command
+            .env("MALLOC_MMAP_THRESHOLD_", "2097152")
+            .env("MALLOC_TRIM_THRESHOLD_", "8388608");
         command
             .arg("--tool=callgrind")
             .arg(format!("--callgrind-out-file={}", profile.display()))
