@@ -488,6 +488,7 @@ fn killed_between_object_and_ticket_it_leaves_no_ticket_without_an_object() {
 
 #[test]
 fn more_than_the_budget_holds_is_offloaded_by_turns_within_twice_the_budget() {
+    const CONNECTIONS: usize = 60;
     const BUDGET: u64 = 64 << 20;
     const VALUE: usize = 20 << 20;
     let kafka = Kafka::shared("4.4.0");
@@ -497,13 +498,11 @@ fn more_than_the_budget_holds_is_offloaded_by_turns_within_twice_the_budget() {
         .listener("frame_bytes: 32MiB")
         .yaml(&yaml)
         .start();
-    let connections = std::env::var("CLAIM_CONNECTIONS").ok();
-    let connections = connections.and_then(|text| text.parse().ok()).unwrap_or(12);
     let topic = kafka.topic("budget", 1, &[]);
     let sent = batch([large(VALUE, 12)]).build();
     let bootstrap = sizegate.bootstrap();
     thread::scope(|scope| {
-        for _ in 0..connections {
+        for _ in 0..CONNECTIONS {
             scope.spawn(|| {
                 let mut connection = Connection::open(bootstrap.as_str());
                 // Told to send again for want of memory, a client does.
