@@ -515,7 +515,7 @@ fn more_than_the_budget_holds_is_offloaded_by_turns_within_twice_the_budget() {
             });
         }
     });
-    assert_eq!(stored(kafka, &topic, 0).len(), connections);
+    assert_eq!(stored(kafka, &topic, 0).len(), CONNECTIONS);
     eventually(PATIENCE, "nothing is held", || {
         (sizegate.metrics().sum("held_bytes", &[]) == 0.0).then_some(())
     });
