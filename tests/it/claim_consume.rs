@@ -27,6 +27,7 @@ use crate::support::client::text;
 use crate::support::process::new_dir;
 use crate::support::{
     Connection, KAFKA_VERSIONS, Kafka, Part, Program, Record, Sizegate, Topic, batch, eventually,
+    number_from,
 };
 
 const SECRET: &str = "a secret of thirty-two bytes, yes";
@@ -589,8 +590,7 @@ fn a_store_that_comes_and_goes_holds_its_consumers_and_lets_them_go() {
 
 /// Rounds of the test below: a hundred where somebody has the time.
 fn rounds() -> u64 {
-    let rounds = std::env::var("CLAIM_KILLS").ok();
-    rounds.and_then(|text| text.parse().ok()).unwrap_or(5)
+    number_from("CLAIM_KILLS", 5)
 }
 
 #[test]

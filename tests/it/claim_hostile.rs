@@ -26,7 +26,9 @@ use sizegate::vocabulary::Codec;
 use crate::support::client::text;
 use crate::support::process::new_dir;
 use crate::support::scripted::{Broker, Step};
-use crate::support::{Connection, Kafka, Part, Program, Record, Sizegate, batch, eventually};
+use crate::support::{
+    Connection, Kafka, Part, Program, Record, Sizegate, batch, eventually, number_from,
+};
 
 const SECRET: &str = "a secret of thirty-two bytes, yes";
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -35,8 +37,7 @@ const VERSION: i16 = 12;
 
 /// Of the proxy's memory: 64 MiB, or what somebody wants to see who has the time.
 fn budget() -> u64 {
-    let mib = std::env::var("CLAIM_BUDGET_MIB").ok();
-    mib.and_then(|text| text.parse::<u64>().ok()).unwrap_or(64) << 20
+    number_from("CLAIM_BUDGET_MIB", 64) << 20
 }
 
 fn yaml(folder: &std::path::Path) -> String {
@@ -303,8 +304,7 @@ fn a_response_with_any_byte_changed_is_passed_closed_or_held() {
 /// Values of 5 MiB of the test below: 2,000 where somebody has the time (with `CLAIM_BUDGET_MIB=256`, and `SIZEGATE_BIN`
 /// a release build).
 fn many() -> u64 {
-    let many = std::env::var("CLAIM_VALUES").ok();
-    many.and_then(|text| text.parse().ok()).unwrap_or(24)
+    number_from("CLAIM_VALUES", 24)
 }
 
 #[test]

@@ -19,15 +19,16 @@ use crate::claim_consume::{
 use crate::claim_store::{Fault, S3};
 use crate::support::admin::init_producer_id;
 use crate::support::relay::{Moment, Relay, Sender};
-use crate::support::{Connection, Kafka, Part, Record, Sizegate, Topic, batch, eventually};
+use crate::support::{
+    Connection, Kafka, Part, Record, Sizegate, Topic, batch, eventually, number_from,
+};
 
 const SECRET: &str = "a secret of thirty-two bytes, yes";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Kills at each step.
 fn rounds() -> u64 {
-    let rounds = std::env::var("CLAIM_KILLS").ok();
-    rounds.and_then(|text| text.parse().ok()).unwrap_or(2)
+    number_from("CLAIM_KILLS", 2)
 }
 
 fn kill(mut sizegate: Sizegate) {

@@ -18,7 +18,9 @@ use sizegate::vocabulary::Codec;
 
 use crate::support::admin::{fetch_stored, init_producer_id};
 use crate::support::process::new_dir;
-use crate::support::{Connection, Kafka, Part, Record, Sizegate, Topic, batch, eventually};
+use crate::support::{
+    Connection, Kafka, Part, Record, Sizegate, Topic, batch, eventually, number_from,
+};
 
 const SECRET: &str = "a secret of thirty-two bytes, yes";
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -453,8 +455,7 @@ fn inline_if_fits_lets_through_what_is_within_the_limits_and_no_more() {
 
 /// Rounds of the test below: a hundred where somebody has the time.
 fn rounds() -> u64 {
-    let rounds = std::env::var("CLAIM_KILLS").ok();
-    rounds.and_then(|text| text.parse().ok()).unwrap_or(6)
+    number_from("CLAIM_KILLS", 6)
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Records that linger in their producer (KAFKA-21068), with real producers: found where they are, and nowhere else.
 
 use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use crate::support::programs::Output;
-use crate::support::{Kafka, Program, Sizegate, Topic, eventually};
+use crate::support::{Kafka, Program, Sizegate, Topic, eventually, lock};
 use serde_json::Value;
 
 const VERSION: &str = "4.4.0";
@@ -41,7 +41,7 @@ fn java(sizegate: &Sizegate, topic: &Topic) -> Program {
 /// One test at a time: a machine that is busy with another one's traffic keeps records for reasons of its own.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&ALONE)
 }
 
 fn acknowledged(output: &Output) -> u64 {

@@ -11,21 +11,23 @@
 //!
 //! The second proxy is never killed: its memory and descriptors are those of the whole time.
 
+mod clients;
 mod oracle;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use clients::{Client, READERS, WRITERS, Writer};
 use oracle::{Evidence, Window, verdicts};
 
 use crate::support::admin;
 use crate::support::programs::Running;
 use crate::support::{
-    Connection, Kafka, KafkaOptions, Part, Program, Record, Sizegate, Topic, batch, eventually,
-    unique,
+    Connection, Kafka, KafkaOptions, Part, Random, Record, Sizegate, Topic, batch, eventually,
+    lock, number_from, unique,
 };
 
 /// A guard against hanging: a cluster that has just got a broker back on a busy machine.
@@ -34,10 +36,6 @@ const BROKERS: i32 = 3;
 const PARTITIONS: i32 = 6;
 /// The limits that take turns: bytes of a value.
 const LIMITS: [usize; 2] = [6_000, 12_000];
-/// Between them and beside them.
-const SPECIALS: [usize; 7] = [5_999, 6_000, 6_001, 9_000, 11_999, 12_000, 12_001];
-/// Within them, whichever is in force.
-const WITHIN: [usize; 2] = [5_999, 6_000];
 /// Topics that live at the same time beside the two that are written to.
 const ALIVE: usize = 5;
 
@@ -53,126 +51,6 @@ fn batch_bytes(value: usize) -> usize {
     // Attributes, timestamp and offset deltas, null key, value, no headers.
     let record = 1 + 1 + 1 + 1 + varint(value) + value + 1;
     61 + varint(record) + record
-}
-
-/// One producer.
-struct Writer {
-    name: &'static str,
-    client: Client,
-    /// To the topic whose limit is a rule's, else to that whose limit is learned.
-    is_ruled: bool,
-    /// What it is sure of: a record is stored once.
-    is_once: bool,
-    args: &'static [(&'static str, &'static str)],
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Client {
-    Java,
-    Confluent,
-    KafkaPython,
-    Franz,
-    Sarama,
-}
-
-impl Client {
-    /// kafka-python has no codec but gzip of its own: it reads what comes uncompressed, where the limit is learned.
-    fn reads_every_codec(self) -> bool {
-        self != Client::KafkaPython
-    }
-
-    fn program(self) -> Program {
-        let named = |program: Program, name: &str| program.arg("client", name);
-        match self {
-            Client::Java => Program::java_with("Soak", "4.4.0", "soak"),
-            Client::Confluent => named(Program::python("soak.py"), "confluent"),
-            Client::KafkaPython => named(Program::python("soak.py"), "kafka-python"),
-            Client::Franz => named(Program::go_soak(), "franz"),
-            Client::Sarama => named(Program::go_soak(), "sarama"),
-        }
-    }
-}
-
-/// librdkafka sends records again under a new epoch after a refusal while connections die (docs/clients.md): the one that is
-/// refused promises nothing, and the one that promises is never refused.
-const WRITERS: [Writer; 8] = [
-    Writer {
-        name: "java",
-        client: Client::Java,
-        is_ruled: true,
-        is_once: true,
-        args: &[("p.compression.type", "lz4")],
-    },
-    Writer {
-        name: "java-learned",
-        client: Client::Java,
-        is_ruled: false,
-        is_once: true,
-        args: &[("single", "true")],
-    },
-    Writer {
-        name: "confluent-within",
-        client: Client::Confluent,
-        is_ruled: true,
-        is_once: true,
-        args: &[("codec", "zstd"), ("idempotent", "true")],
-    },
-    Writer {
-        name: "confluent-learned",
-        client: Client::Confluent,
-        is_ruled: false,
-        is_once: false,
-        args: &[("single", "true"), ("idempotent", "false")],
-    },
-    Writer {
-        name: "kafka-python",
-        client: Client::KafkaPython,
-        is_ruled: true,
-        is_once: true,
-        args: &[("codec", "gzip"), ("idempotent", "true")],
-    },
-    Writer {
-        name: "franz",
-        client: Client::Franz,
-        is_ruled: true,
-        is_once: true,
-        args: &[],
-    },
-    Writer {
-        name: "franz-learned",
-        client: Client::Franz,
-        is_ruled: false,
-        is_once: true,
-        args: &[("single", "true")],
-    },
-    Writer {
-        name: "sarama",
-        client: Client::Sarama,
-        is_ruled: true,
-        is_once: true,
-        args: &[],
-    },
-];
-
-const READERS: [(&str, Client); 5] = [
-    ("group-java", Client::Java),
-    ("group-confluent", Client::Confluent),
-    ("group-kafka-python", Client::KafkaPython),
-    ("group-franz", Client::Franz),
-    ("group-sarama", Client::Sarama),
-];
-
-/// Random numbers: the same for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
 }
 
 #[derive(Debug, Default)]
@@ -193,26 +71,10 @@ fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 /// Milliseconds since 1970, as the clients' clocks say.
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     since.as_millis() as u64
-}
-
-fn seconds_asked_for() -> u64 {
-    let seconds = std::env::var("SIZEGATE_SOAK_SECONDS");
-    seconds.map_or(3_600, |seconds| seconds.parse().expect("seconds"))
-}
-
-fn seed() -> u64 {
-    let seed = std::env::var("SIZEGATE_SOAK_SEED");
-    seed.map_or_else(|_| now_ms(), |seed| seed.parse().expect("a number"))
 }
 
 /// What one proxy took, at one moment.
@@ -241,14 +103,15 @@ struct World {
 #[test]
 #[ignore = "make soak: an hour"]
 fn nothing_is_lost_doubled_or_judged_wrongly_and_nothing_grows_over_an_hour() {
-    let seconds = seconds_asked_for();
-    let seed = seed();
+    let seconds = number_from("SIZEGATE_SOAK_SECONDS", 3_600);
+    let seed = number_from("SIZEGATE_SOAK_SEED", now_ms());
     println!("{seconds} s, SIZEGATE_SOAK_SEED={seed}");
     let world = World::new();
     let mut random = Random(seed);
     let writers: Vec<Running> = WRITERS
         .iter()
-        .map(|writer| world.start_writer(writer, random.below(1 << 31), seconds))
+        .enumerate()
+        .map(|(n, writer)| world.start_writer(n, writer, random.below(1 << 31), seconds))
         .collect();
     let readers: Vec<Running> = READERS
         .iter()
@@ -298,7 +161,7 @@ fn nothing_is_lost_doubled_or_judged_wrongly_and_nothing_grows_over_an_hour() {
         wrong.len(),
         wrong[..wrong.len().min(40)].join("\n")
     );
-    world.is_flat(seconds);
+    world.assert_flat(seconds);
 }
 
 impl World {
@@ -376,17 +239,14 @@ impl World {
         }
     }
 
-    fn start_writer(&self, writer: &Writer, seed: u64, seconds: u64) -> Running {
-        let n = WRITERS.iter().position(|each| each.name == writer.name);
-        let is_within = writer.name.ends_with("-within");
-        let specials: &[usize] = if is_within { &WITHIN } else { &SPECIALS };
-        let specials: Vec<String> = specials.iter().map(usize::to_string).collect();
+    fn start_writer(&self, n: usize, writer: &Writer, seed: u64, seconds: u64) -> Running {
+        let specials: Vec<String> = writer.specials.iter().map(usize::to_string).collect();
         let has = |key: &str| writer.args.iter().any(|(given, _)| *given == key);
         let mut program = writer
             .client
             .program()
             .arg("role", "produce")
-            .arg("bootstrap", self.bootstrap(n.unwrap()))
+            .arg("bootstrap", self.bootstrap(n))
             .arg("name", writer.name)
             .arg("topic", &self.topic(writer.is_ruled).name)
             .arg("partitions", PARTITIONS)
@@ -676,7 +536,7 @@ impl World {
 
     /// The last quarter takes no more than the second and a tenth: 4 MiB and 20 descriptors are what one moment of clients
     /// that connect again makes. Less than ten minutes tell nothing.
-    fn is_flat(&self, seconds: u64) {
+    fn assert_flat(&self, seconds: u64) {
         for of in 0..2 {
             let (rss_before, descriptors_before) = self.medians(of, 1, 4);
             let (rss, descriptors) = self.medians(of, 3, 4);

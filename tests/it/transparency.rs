@@ -10,7 +10,7 @@ use crate::support::kafka::{PLAIN_USER, SCRAM_256_USER, SCRAM_512_USER};
 use crate::support::programs::{properties, worker_properties};
 use crate::support::{
     Connection, KAFKA_VERSIONS, Kafka, KafkaOptions, Part, Program, Sizegate, Topic, admin,
-    batch_of_bytes, eventually, unique,
+    batch_of_bytes, eventually, lock, unique,
 };
 use serde_json::{Value, json};
 
@@ -33,9 +33,7 @@ fn trio() -> MutexGuard<'static, (Kafka, Sizegate)> {
         let sizegate = Sizegate::start(&kafka, "");
         Mutex::new((kafka, sizegate))
     };
-    TRIO.get_or_init(start)
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    lock(TRIO.get_or_init(start))
 }
 
 fn java(class: &str, version: &str, sizegate: &Sizegate) -> Program {

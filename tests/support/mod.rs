@@ -22,12 +22,13 @@ pub mod kafka;
 pub mod ports;
 pub mod process;
 pub mod programs;
+pub mod random;
 pub mod relay;
 pub mod scripted;
 pub mod sizegate;
 pub mod stores;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use batch::{Record, batch, batch_of_bytes};
@@ -35,7 +36,7 @@ pub use client::{Connection, ErrorKind, Part, Response, Topic};
 pub use inside::Inside;
 pub use kafka::{Kafka, KafkaOptions};
 pub use programs::Program;
-pub use relay::Relay;
+pub use random::Random;
 pub use sizegate::Sizegate;
 
 /// The Kafka releases that every behaviour is tested against.
@@ -71,11 +72,7 @@ impl<T> Lent<T> {
 
     /// It, started by whoever asks first.
     pub fn get(&self, start: impl FnOnce() -> T) -> Arc<T> {
-        // A test that failed to start it must not fail the rest by poison.
-        let mut state = self
-            .state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = lock(&self.state);
         let (left, shared) = &mut *state;
         let found = shared.take().unwrap_or_else(|| Arc::new(start()));
         *left = left.saturating_sub(1);
@@ -84,6 +81,19 @@ impl<T> Lent<T> {
         }
         found
     }
+}
+
+/// Locks what tests share: one that failed meanwhile must not fail the rest by poison.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number that a person sets in the environment, for what takes longer by hand.
+pub fn number_from(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| {
+        let number = text.parse();
+        number.unwrap_or_else(|error| panic!("{variable}={text}: {error}"))
+    })
 }
 
 /// A name that no other test uses: `stem-xxxxxxxx`.

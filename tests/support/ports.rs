@@ -28,9 +28,7 @@ static BLOCKS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 /// The first of `count` free ports in a row on 127.0.0.1; at most 32. They are this process's until it ends.
 pub fn free_ports(count: u16) -> u16 {
     assert!(count < BLOCK, "{count} ports in a row");
-    let mut blocks = BLOCKS
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut blocks = super::lock(&BLOCKS);
     loop {
         for block in blocks.iter_mut() {
             while block.ports.len() >= usize::from(count) {

@@ -131,9 +131,7 @@ impl Object {
 static SERVERS: Mutex<Vec<(Server, u16, Supervised)>> = Mutex::new(Vec::new());
 
 fn port_of(server: Server) -> u16 {
-    let mut servers = SERVERS
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut servers = super::lock(&SERVERS);
     if let Some((_, port, _)) = servers.iter().find(|(kind, _, _)| *kind == server) {
         return *port;
     }

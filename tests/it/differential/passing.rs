@@ -9,34 +9,13 @@ use sizegate::wire::produce::Layout;
 
 use super::raw::{RawProduce, RawTopic, finish};
 use super::ways::{End, Ways, ways};
-use crate::support::{Record, Topic, batch, batch_of_bytes};
+use crate::support::{Random, Record, Topic, batch, batch_of_bytes};
 use sizegate::vocabulary::Codec;
 
 /// Requests for each release of Kafka.
 const CASES: u64 = 160;
 /// The learned limit of one of the topics.
 const LIMIT: usize = 100_000;
-
-/// Seeded choices (a linear congruential generator).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % below
-    }
-
-    fn one_in(&mut self, many: usize) -> bool {
-        self.below(many) == 0
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-}
 
 /// The records of a partition: sound, or wrong in a way that a head does not tell, or does.
 fn records(random: &mut Random) -> Bytes {
@@ -83,7 +62,7 @@ fn request(topics: &[Vec<Topic>; 2], random: &mut Random) -> [RawProduce; 2] {
         let partitions = (0..random.of(&[1, 1, 2, 3]))
             .map(|_| (random.of(&[0, 0, 1, 2, 2, 9]), records(random)))
             .collect();
-        entries.push((random.below(topics[0].len()), partitions));
+        entries.push((random.place(topics[0].len()), partitions));
     }
     topics.each_ref().map(|topics| {
         let entries: Vec<(&Topic, &[(i32, Bytes)])> = entries
@@ -111,12 +90,12 @@ fn batches(request: &RawProduce, frame: &[u8]) -> Vec<Range<usize>> {
 
 /// A byte at a place where it matters: near the front, in a batch's head, or at the end.
 fn place(random: &mut Random, batches: &[Range<usize>], frame_bytes: usize) -> usize {
-    let batch = batches[random.below(batches.len())].clone();
-    match random.below(6) {
-        0 | 1 => 12 + random.below(batches[0].start + 61 - 12),
-        2 | 3 => batch.start + random.below(61),
-        4 => batch.start - 1 - random.below(8),
-        _ => frame_bytes - 1 - random.below(6),
+    let batch = batches[random.place(batches.len())].clone();
+    match random.place(6) {
+        0 | 1 => 12 + random.place(batches[0].start + 61 - 12),
+        2 | 3 => batch.start + random.place(61),
+        4 => batch.start - 1 - random.place(8),
+        _ => frame_bytes - 1 - random.place(6),
     }
 }
 
@@ -139,7 +118,7 @@ fn mutate(frames: &mut [Vec<u8>; 2], batches: &[Range<usize>], random: &mut Rand
         }
     }
     if random.one_in(8) {
-        let bytes = 1 + random.below(5);
+        let bytes = 1 + random.place(5);
         let is_longer = random.one_in(2);
         for frame in frames {
             let length = if is_longer {
@@ -167,14 +146,14 @@ fn has_null_records(frame: &[u8]) -> bool {
 
 fn pieces(frame_bytes: usize, batches: &[Range<usize>], random: &mut Random) -> Vec<Range<usize>> {
     let mut cuts = vec![0, frame_bytes];
-    for _ in 0..random.below(8) {
-        let heads = batches[random.below(batches.len())].start + 70;
+    for _ in 0..random.place(8) {
+        let heads = batches[random.place(batches.len())].start + 70;
         let near_end = frame_bytes - frame_bytes.min(70_000);
-        cuts.push(match random.below(4) {
-            0 => random.below(heads),
-            1 => random.below(200),
-            2 => near_end + random.below(frame_bytes - near_end),
-            _ => random.below(frame_bytes),
+        cuts.push(match random.place(4) {
+            0 => random.place(heads),
+            1 => random.place(200),
+            2 => near_end + random.place(frame_bytes - near_end),
+            _ => random.place(frame_bytes),
         });
     }
     cuts.retain(|cut| *cut <= frame_bytes);

@@ -12,7 +12,7 @@ use kafka_protocol::protocol::{Decodable, HeaderVersion};
 
 use super::raw::{RawProduce, any_frame};
 use crate::support::client::responses;
-use crate::support::{Connection, ErrorKind, Kafka, Response, Sizegate, Topic};
+use crate::support::{Connection, ErrorKind, Kafka, Response, Sizegate, Topic, lock};
 
 /// How long a silence must last to be one, where one is expected.
 pub const SILENCE: Duration = Duration::from_millis(700);
@@ -57,9 +57,7 @@ pub enum Intended {
 /// The two ways to the shared broker of this release.
 pub fn ways(version: &str) -> &'static Ways {
     static SHARED: Mutex<Option<HashMap<String, &'static Ways>>> = Mutex::new(None);
-    let mut shared = SHARED
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut shared = lock(&SHARED);
     let shared = shared.get_or_insert_default();
     if let Some(ways) = shared.get(version) {
         return ways;

@@ -6,32 +6,15 @@ use std::time::Duration;
 use super::{LITTLE, MIB, PATIENCE, assert_stored, broker, large, produce, topics};
 use crate::support::client::{frame, text};
 use crate::support::scripted::{Broker, Request, Step, sound};
-use crate::support::{Connection, Inside, Part, batch_of_bytes, eventually};
+use crate::support::{Connection, Inside, Part, Random, batch_of_bytes, eventually};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{ApiKey, MetadataRequest, ProduceRequest, TopicName};
 use tokio_util::sync::CancellationToken;
 
-/// Seeded choices (a linear congruential generator).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % below
-    }
-
-    fn between(&mut self, least: usize, most: usize) -> usize {
-        least + self.below(most - least + 1)
-    }
-}
-
 /// Sends bytes in pieces of all sizes.
 fn send_in_pieces(connection: &mut Connection, mut bytes: &[u8], random: &mut Random) {
     while !bytes.is_empty() {
-        let most = [1, 20, 200, 1_000, 70_000, 400_000][random.below(6)];
+        let most = random.of(&[1, 20, 200, 1_000, 70_000, 400_000]);
         let (piece, rest) = bytes.split_at(random.between(1, most).min(bytes.len()));
         connection.send_bytes(piece);
         bytes = rest;
@@ -75,8 +58,8 @@ const TIGHT: u64 = 100_000;
 
 /// A request of each kind: small or large; passing, refused by a rule, refused by what is asked for first, or in part.
 fn case(broker: &Broker, nth: i32, random: &mut Random) -> Case {
-    let version = [3, 7, 8, 9, 12, 13][random.below(6)];
-    let batches: Vec<(&'static str, usize)> = match random.below(9) {
+    let version = random.of(&[3, 7, 8, 9, 12, 13]);
+    let batches: Vec<(&'static str, usize)> = match random.place(9) {
         0 | 1 => vec![("orders", random.between(100, 3_000))],
         2 | 3 => vec![("orders", random.between(66_000, 600_000))],
         4 => vec![("other", random.between(300_001, 500_000))],
@@ -111,7 +94,7 @@ fn case(broker: &Broker, nth: i32, random: &mut Random) -> Case {
     };
     let (refused, forwarded): (Vec<_>, Vec<_>) = batches.iter().copied().partition(is_refused);
     // Without a response a refusal ends the connection.
-    let wants_response = !refused.is_empty() || random.below(4) > 0;
+    let wants_response = !refused.is_empty() || !random.one_in(4);
     let parts: Vec<Part> = batches
         .iter()
         .map(|(topic, bytes)| Part::at(&broker.topic(topic), 1, batch_of_bytes(*bytes).build()))

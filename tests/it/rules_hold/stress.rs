@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,7 +19,9 @@ use sizegate::vocabulary::Codec;
 use super::live::{self, OverWhenDropped};
 use crate::support::admin;
 use crate::support::client::text;
-use crate::support::{Connection, Kafka, Part, Record, Sizegate, Topic, batch, unique};
+use crate::support::{
+    Connection, Kafka, Part, Random, Record, Sizegate, Topic, batch, lock, number_from, unique,
+};
 
 /// A guard against what is never taken; brokers that stop, elections and a busy machine take their time.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -66,42 +68,13 @@ struct Counts {
     read_back: AtomicU64,
 }
 
-/// Random numbers: the same for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
-        let at = self.below(from.len().max(1) as u64);
-        from.get(at as usize).cloned()
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
 #[test]
 fn a_rule_holds_while_topics_partitions_rights_and_brokers_come_and_go() {
-    let seconds = std::env::var("SIZEGATE_STRESS_SECONDS");
-    let seconds = seconds.map_or(20, |seconds| seconds.parse().expect("seconds"));
+    let seconds = number_from("SIZEGATE_STRESS_SECONDS", 20);
     let kafka = live::guarded(BROKERS);
     let stem = unique("stress");
     let rule = format!(
