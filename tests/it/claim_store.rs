@@ -345,38 +345,14 @@ impl S3 {
         if let Some(checksum) = header("x-amz-checksum-sha256") {
             self.bucket.lock().unwrap().checksums.push(checksum);
         }
-        let is_cut = |bucket: &Bucket| {
-            let next = bucket.faults.front();
-            next.is_some_and(|(on, fault)| {
-                *on == method && matches!(fault, Fault::ResetInTheMiddle)
-            })
-        };
-        {
-            let mut bucket = self.bucket.lock().unwrap();
-            if is_cut(&bucket) {
-                bucket.faults.pop_front();
-                bucket
-                    .seen
-                    .push((Instant::now(), format!("{method} {path}")));
-                return;
+        match self.before_the_body(&method, &path) {
+            Some(Fault::Held(token)) => {
+                while !token.is_cancelled() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
             }
-        }
-        let held = {
-            let mut bucket = self.bucket.lock().unwrap();
-            let held = match bucket.faults.front() {
-                Some((on, Fault::Held(token))) if *on == method => Some(token.clone()),
-                _ => None,
-            };
-            if held.is_some() {
-                bucket.faults.pop_front();
-                bucket.seen.push((Instant::now(), "HELD".to_owned()));
-            }
-            held
-        };
-        if let Some(token) = held {
-            while !token.is_cancelled() {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            Some(_) => return,
+            None => {}
         }
         let length = header("content-length").map_or(0, |n| n.parse().unwrap());
         let mut body = vec![0; length];
@@ -391,6 +367,18 @@ impl S3 {
         }
         let response = self.response(&method, &path, body, is_create);
         response.write(stream, &method);
+    }
+
+    /// The next fault, if it comes before the request's body is read.
+    fn before_the_body(&self, method: &str, path: &str) -> Option<Fault> {
+        let mut bucket = self.bucket.lock().unwrap();
+        let seen = match bucket.faults.front() {
+            Some((on, Fault::ResetInTheMiddle)) if *on == method => format!("{method} {path}"),
+            Some((on, Fault::Held(_))) if *on == method => "HELD".to_owned(),
+            _ => return None,
+        };
+        bucket.seen.push((Instant::now(), seen));
+        bucket.faults.pop_front().map(|(_, fault)| fault)
     }
 
     fn response(&self, method: &str, path: &str, body: Vec<u8>, is_create: bool) -> Response {
