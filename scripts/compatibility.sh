@@ -57,9 +57,7 @@ python2=$(python_venv kafka-python-2 tests/compatibility/python/kafka-python-2.t
 modules=$(npm_modules compatibility-node tests/compatibility/node)
 # @platformatic/kafka wants a Node.js of its own, which a script of the package `node` puts in its place.
 [ -x "$modules/node/bin/node" ] || (cd "$modules/.." && npm rebuild node --loglevel error) >&2 </dev/null
-need go golang-go
-(cd tests/compatibility/go && GOMODCACHE=$PWD/../../../.cache/go/modules GOCACHE=$PWD/../../../.cache/go/build \
-  GOFLAGS='-modcacherw -mod=readonly' CGO_ENABLED=0 go build -o "$dir/go" .) >&2 </dev/null
+go=$(go_programs tests/compatibility/go)/compatibility
 cargo build --locked --quiet --manifest-path tests/compatibility/rskafka/Cargo.toml --target-dir target/compatibility </dev/null
 
 port=$(free_ports 6)
@@ -92,9 +90,9 @@ one kafkajs "$(node_version_of kafkajs)" \
   env "NODE_PATH=$modules" node tests/compatibility/node/client.mjs client=kafkajs
 one platformatic "$(node_version_of @platformatic/kafka)" \
   env "NODE_PATH=$modules" "$modules/node/bin/node" tests/compatibility/node/client.mjs client=platformatic
-one franz-go "$(go_version_of franz-go)" "$dir/go" client=franz
-one kafka-go "$(go_version_of kafka-go)" "$dir/go" client=kafka-go
-one sarama "$(go_version_of sarama)" "$dir/go" client=sarama
+one franz-go "$(go_version_of franz-go)" "$go" client=franz
+one kafka-go "$(go_version_of kafka-go)" "$go" client=kafka-go
+one sarama "$(go_version_of sarama)" "$go" client=sarama
 one rskafka "$(sed -n 's/^rskafka = "=\(.*\)"/\1/p' tests/compatibility/rskafka/Cargo.toml)" \
   target/compatibility/debug/compatibility-rskafka
 one "Spring Kafka" "$(sed -n 's|.*<spring-kafka.version>\(.*\)</.*|\1|p' scripts/kafka/pom.xml)" \

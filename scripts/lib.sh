@@ -131,3 +131,26 @@ python_venv() {
   fi
   echo "$env/bin/python"
 }
+
+# go_programs FOLDER   builds the Go programs in it (pinned by go.sum), once for what they say; prints the folder of binaries.
+# Run at the repository's root.
+go_programs() {
+  local root=$PWD name key binaries
+  name=bin-$(basename "$(dirname "$1")")
+  key=$(find "$1" -name '*.go' -o -name go.mod -o -name go.sum | LC_ALL=C sort | xargs cat | cksum | tr ' ' '-')
+  binaries=$root/.cache/go/$name-$key
+  if [ ! -f "$binaries/.complete" ]; then
+    mkdir -p .cache/go
+    exec 9>".cache/go/.lock-$name"
+    flock 9
+    if [ ! -f "$binaries/.complete" ]; then
+      need go golang-go
+      rm -rf .cache/go/"$name"-*
+      mkdir -p "$binaries"
+      (cd "$1" && GOMODCACHE=$root/.cache/go/modules GOCACHE=$root/.cache/go/build GOFLAGS='-modcacherw -mod=readonly' \
+        CGO_ENABLED=0 go build -o "$binaries/" ./...) >&2 </dev/null
+      touch "$binaries/.complete"
+    fi
+  fi
+  echo "$binaries"
+}

@@ -12,5 +12,5 @@ need_java
 for jars in "4.4.0 broker" "4.3.0 client" "4.4.0 client"; do scripts/kafka-libs.sh $jars >/dev/null; done
 scripts/java-classes.sh soak >/dev/null
 scripts/python-env.sh >/dev/null
-scripts/soak-client.sh >/dev/null
+scripts/go-clients.sh tests/compatibility/go >/dev/null
 exec cargo test --locked --test it -- --ignored --nocapture soak::

@@ -21,7 +21,7 @@ pub fn repo() -> &'static Path {
 /// Runs `scripts/NAME` once for these arguments and returns the path it prints.
 pub fn script(name: &str, args: &[&str]) -> PathBuf {
     static DONE: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
-    let mut done = DONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut done = super::lock(&DONE);
     let done = done.get_or_insert_default();
     let key = format!("{name} {}", args.join(" "));
     if let Some(path) = done.get(&key) {
@@ -224,14 +224,17 @@ impl Program {
 
     /// A program of `tests/clients/go`, by its folder.
     pub fn go(name: &str) -> Self {
-        let binaries = script("go-clients.sh", &[]);
-        Self::new(name, &binaries.join(name).display().to_string())
+        Self::go_of("tests/clients/go", name)
     }
 
     /// The Go client of `make soak`.
     pub fn go_soak() -> Self {
-        let binary = script("soak-client.sh", &[]);
-        Self::new("soak", &binary.display().to_string())
+        Self::go_of("tests/compatibility/go", "soak")
+    }
+
+    fn go_of(folder: &str, name: &str) -> Self {
+        let binaries = script("go-clients.sh", &[folder]);
+        Self::new(name, &binaries.join(name).display().to_string())
     }
 
     fn new(name: &str, program: &str) -> Self {
