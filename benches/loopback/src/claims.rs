@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use kafka_protocol::messages::{FetchResponse, ResponseHeader};
 use kafka_protocol::protocol::Decodable as _;
 use object_store::ObjectStoreExt as _;
@@ -29,9 +29,9 @@ use self::broker::Broker;
 use self::plain::{How, Told, Way};
 use self::stores::Store;
 use crate::frames::{self, CLAIMS_TOPIC, Content, FETCH_VERSION, Large, Ring, Version};
-use crate::load::{Client, Clients, check_produce};
+use crate::load::{Client, Clients, Outcome, check_produce};
 use crate::peers::{Kind, More, Peer, Programs};
-use crate::process;
+use crate::process::{self, Others};
 use crate::report::Spread;
 
 /// Connections that produce or consume, and requests at a time of what is compared with.
@@ -92,15 +92,17 @@ struct Turn {
 }
 
 impl Turn {
-    fn of(told: &Told, foreign_share: f64) -> Self {
+    fn of(told: &Told, others: &Others) -> io::Result<Self> {
         let gb = told.bytes as f64 / 1e9;
         let cpu = told.cpu_user_seconds + told.cpu_system_seconds;
-        Self {
+        let foreign = others.spent(Duration::from_secs_f64(cpu))?;
+        let time = Duration::from_secs_f64(told.seconds);
+        Ok(Self {
             cpu_seconds_per_gb: cpu / gb,
             user_share: told.cpu_user_seconds / cpu,
             gb_per_second: gb / told.seconds,
-            foreign_share,
-        }
+            foreign_share: process::share_of_machine(foreign, time)?,
+        })
     }
 }
 
@@ -361,17 +363,11 @@ impl Rig {
         round: usize,
     ) -> io::Result<Turn> {
         let mut command = Command::new(std::env::current_exe()?);
-        let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
-            value()
-                .map(|value| value.get_name().to_owned())
-                .unwrap_or_default()
-        };
-        use clap::ValueEnum as _;
         command
             .arg("plain")
             .arg(store.plain())
-            .args(["--way", &name(&|| way.to_possible_value())])
-            .args(["--how", &name(&|| how.to_possible_value())])
+            .args(["--way", &argument(way)])
+            .args(["--how", &argument(how)])
             .args(["--count", &count.to_string()])
             .args(["--value-bytes", &value_bytes.to_string()])
             .args(["--connections", &CONNECTIONS.to_string()])
@@ -398,8 +394,7 @@ impl Rig {
                 clients.push((stream, Large::new(value_bytes, at as i32), share(at, count)));
             }
         }
-        let busy_before = process::machine_busy()?;
-        let rig_before = process::cpu(std::process::id())?;
+        let others = Others::watch()?;
         let mut stdin = child.0.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         stdin.write_all(b"go\n")?;
         stdin.flush()?;
@@ -413,13 +408,7 @@ impl Rig {
             line()
         })?;
         let told: Told = serde_json::from_str(&told)?;
-        let busy = process::machine_busy()?.saturating_sub(busy_before);
-        let rig = process::cpu(std::process::id())?.since(rig_before);
-        let own = told.cpu_user_seconds + told.cpu_system_seconds + rig.total().as_secs_f64();
-        Ok(Turn::of(
-            &told,
-            foreign(busy.as_secs_f64() - own, told.seconds)?,
-        ))
+        Turn::of(&told, &others)
     }
 
     /// One ticket at a time: through sizegate, and by hand as a consumer would that has a claim check of its own.
@@ -431,14 +420,15 @@ impl Rig {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let (mut redeemed, mut by_hand) = (Vec::new(), Vec::new());
+        // Of each round: redeemed, and by hand.
+        let mut rounds: Vec<[Outcome; 2]> = Vec::new();
         let mut hits = peer.metric("sizegate_claim_cache_hits_total")?;
         for _ in 0..self.args.rounds {
             let mut through = Client::connect(peer.address)?;
             let mut direct = Client::connect(self.broker.address())?;
             through.hello()?;
             direct.hello()?;
-            let (mut own, mut other) = (Vec::new(), Vec::new());
+            let [mut redeemed, mut by_hand] = [Outcome::default(), Outcome::default()];
             for n in 0..FIRST_COUNT {
                 let frame = frames::fetch_large(n as i32, 0, n as i64, 1);
                 let (first, response) = through.ask_for_first_byte(&frame)?;
@@ -446,7 +436,7 @@ impl Rig {
                 if records.len() < FIRST_BYTES {
                     return Err(io::Error::other("no original in time"));
                 }
-                own.push(first.as_secs_f64() * 1e6);
+                redeemed.latencies_ns.push(first.as_nanos() as u64);
                 let began = Instant::now();
                 let response = direct.ask(&frame)?;
                 let uri = uri(&response).ok_or_else(|| io::Error::other("no ticket"))?;
@@ -457,42 +447,26 @@ impl Rig {
                 if value?.len() != FIRST_BYTES {
                     return Err(io::Error::other("another object"));
                 }
-                other.push(began.elapsed().as_secs_f64() * 1e6);
+                by_hand
+                    .latencies_ns
+                    .push(began.elapsed().as_nanos() as u64);
             }
-            own.sort_by(f64::total_cmp);
-            other.sort_by(f64::total_cmp);
-            redeemed.push(own);
-            by_hand.push(other);
+            redeemed.latencies_ns.sort_unstable();
+            by_hand.latencies_ns.sort_unstable();
+            rounds.push([redeemed, by_hand]);
             let now = peer.metric("sizegate_claim_cache_hits_total")?;
             if now > hits {
                 return Err(io::Error::other("a value came from the cache"));
             }
             hits = now;
         }
-        let at = |all: &[Vec<f64>], q: f64| -> Vec<f64> {
-            let nth = |of: &Vec<f64>| of[((of.len() - 1) as f64 * q).round() as usize];
-            all.iter().map(nth).collect()
-        };
-        let [own50, other50, own99, other99] = [
-            at(&redeemed, 0.5),
-            at(&by_hand, 0.5),
-            at(&redeemed, 0.99),
-            at(&by_hand, 0.99),
-        ];
-        let ratio = |own: &[f64], other: &[f64]| {
-            Spread::of(own.iter().zip(other).map(|(own, other)| own / other)).text(2)
-        };
-        let text = |all: &[f64]| Spread::of(all.iter().copied()).text(0);
-        println!(
-            "| {} | {} | {} | {} | {} | {} | {} |",
-            store.label,
-            text(&own50),
-            text(&other50),
-            ratio(&own50, &other50),
-            text(&own99),
-            text(&other99),
-            ratio(&own99, &other99),
-        );
+        let spreads = [0.5, 0.99].map(|q| {
+            let us = |which: usize| Spread::of(rounds.iter().map(|of| of[which].latency_us(q)));
+            let ratios = rounds.iter().map(|of| of[0].latency_us(q) / of[1].latency_us(q));
+            let (redeemed, by_hand, ratio) = (us(0), us(1), Spread::of(ratios));
+            format!("{} | {} | {}", redeemed.text(0), by_hand.text(0), ratio.text(2))
+        });
+        println!("| {} | {} |", store.label, spreads.join(" | "));
         self.broker.clear();
         store.clear()
     }
@@ -583,6 +557,12 @@ impl Rig {
     }
 }
 
+/// A choice as the command line names it.
+fn argument(choice: impl ValueEnum) -> String {
+    let named = choice.to_possible_value();
+    named.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 /// Ends with whoever started it.
 struct Killed(Child);
 
@@ -605,34 +585,22 @@ fn joined(thread: thread::ScopedJoinHandle<'_, io::Result<()>>) -> io::Result<()
         .unwrap_or_else(|_| Err(io::Error::other("panicked")))
 }
 
-fn foreign(seconds: f64, of: f64) -> io::Result<f64> {
-    let cores = thread::available_parallelism()?.get() as f64;
-    Ok(seconds.max(0.0) / (of * cores))
-}
-
 /// What sizegate spends on this.
 fn measured(peer: &Peer, bytes: usize, work: impl FnOnce() -> io::Result<()>) -> io::Result<Turn> {
     peer.check_port()?;
     let pid = peer.pid().ok_or_else(|| io::Error::other("no process"))?;
-    let before = (
-        process::cpu(pid)?,
-        process::cpu(std::process::id())?,
-        process::machine_busy()?,
-    );
+    let (before, others) = (process::cpu(pid)?, Others::watch()?);
     let began = Instant::now();
     work()?;
     let seconds = began.elapsed().as_secs_f64();
-    let cpu = process::cpu(pid)?.since(before.0);
-    let rig = process::cpu(std::process::id())?.since(before.1);
-    let busy = process::machine_busy()?.saturating_sub(before.2);
+    let cpu = process::cpu(pid)?.since(before);
     let told = Told {
         bytes: bytes as u64,
         seconds,
         cpu_user_seconds: cpu.user.as_secs_f64(),
         cpu_system_seconds: cpu.system.as_secs_f64(),
     };
-    let others = busy.as_secs_f64() - (cpu.total() + rig.total()).as_secs_f64();
-    Ok(Turn::of(&told, foreign(others, seconds)?))
+    Turn::of(&told, &others)
 }
 
 /// Sends values to the plain process, one at a time.

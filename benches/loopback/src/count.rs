@@ -59,28 +59,30 @@ pub enum Rule {
 }
 
 impl Rule {
-    const fn more(self) -> More<'static> {
-        let none = More {
-            limits: "",
-            rule: "",
-            rules: "",
-            sections: "",
-        };
+    /// More of its topic's rule, and other rules.
+    const fn rules(self) -> (&'static str, &'static str) {
         match self {
-            Self::Plain => none,
-            Self::Governed => More {
-                rule: "topic_config: {max_message_bytes: {min: 64KiB, max: 10MiB}, segment_bytes: {min: 16MiB}}",
-                ..none
-            },
-            Self::Decoding => More {
-                sections: "inspection: {decode: when_needed}",
-                ..none
-            },
-            Self::ClaimsElsewhere => More {
-                rules: "  - {name: large, topics: [large], limits: {record_bytes: 64KiB}, action: offload}\n",
-                sections: "inspection: {decode: when_needed}\nclaim_check: {store: 'file:///tmp/sizegate-count', keys: [{id: k1, secret: 'a secret of thirty-two bytes, yes'}]}",
-                ..none
-            },
+            Self::Plain | Self::Decoding => ("", ""),
+            Self::Governed => (
+                "topic_config: {max_message_bytes: {min: 64KiB, max: 10MiB}, segment_bytes: {min: 16MiB}}",
+                "",
+            ),
+            Self::ClaimsElsewhere => (
+                "",
+                "  - {name: large, topics: [large], limits: {record_bytes: 64KiB}, action: offload}\n",
+            ),
+        }
+    }
+
+    /// Sections of the configuration; objects would go into this folder.
+    fn sections(self, folder: &Path) -> String {
+        match self {
+            Self::Plain | Self::Governed => "inspection: {decode: never}".to_owned(),
+            Self::Decoding => "inspection: {decode: when_needed}".to_owned(),
+            Self::ClaimsElsewhere => format!(
+                "inspection: {{decode: when_needed}}\nclaim_check: {{store: 'file://{}', keys: [{{id: k1, secret: 'a secret of thirty-two bytes, yes'}}]}}",
+                folder.display()
+            ),
         }
     }
 
@@ -119,14 +121,8 @@ impl Request {
 }
 
 /// What a figure is called.
-pub fn name(batch: &str, request: Request, rule: Rule) -> String {
-    let request = request.label();
-    match rule {
-        Rule::Plain => format!("{batch} {request}"),
-        Rule::Governed => format!("{batch} {request} governed"),
-        Rule::Decoding => format!("{batch} {request} decoding"),
-        Rule::ClaimsElsewhere => format!("{batch} {request} claims elsewhere"),
-    }
+pub fn name(batch: &str, (request, rule): (Request, Rule)) -> String {
+    format!("{batch} {}", request.label() + rule.label())
 }
 
 /// The figures of an earlier count.
@@ -190,7 +186,15 @@ fn instructions(
     requests: u64,
 ) -> io::Result<u64> {
     let profile = programs.directory.join("callgrind.out");
-    let peer = Peer::start_counted(programs, sink.address(), &profile, rule.more())?;
+    let (more_of_rule, rules) = rule.rules();
+    let sections = rule.sections(&fs::canonicalize(&programs.directory)?.join("count-objects"));
+    let more = More {
+        rule: more_of_rule,
+        rules,
+        sections: &sections,
+        ..More::default()
+    };
+    let peer = Peer::start_counted(programs, sink.address(), &profile, more)?;
     let mut clients = Clients::connect(peer.address, 1)?;
     let outcome = clients.run(ring, 1, TIME, requests)?;
     if outcome.requests != requests {

@@ -331,20 +331,11 @@ pub fn fetch_large(correlation_id: i32, partition: i32, offset: i64, most_bytes:
         .with_partition(partition)
         .with_fetch_offset(offset)
         .with_partition_max_bytes(most_bytes);
-    let topic = FetchTopic::default()
-        .with_topic_id(CLAIMS_TOPIC_ID)
-        .with_partitions(vec![partition]);
     let request = FetchRequest::default()
         .with_min_bytes(1)
         .with_max_wait_ms(500)
-        .with_max_bytes(50 << 20)
-        .with_session_epoch(-1)
-        .with_topics(vec![topic]);
-    let mut body = BytesMut::from(&header(1, FETCH_VERSION, correlation_id)[..]);
-    request
-        .encode(&mut body, FETCH_VERSION)
-        .expect("a request of this version");
-    framed(&body)
+        .with_max_bytes(50 << 20);
+    fetch_of(correlation_id, request, CLAIMS_TOPIC_ID, vec![partition])
 }
 
 /// Fetch 17, as a consumer of Kafka 4 sends it outside a fetch session. How large the sink's batches are is told in
@@ -363,14 +354,24 @@ fn fetch(
             .with_fetch_offset(offset)
             .with_partition_max_bytes(records_bytes as i32)
     };
-    let topic = FetchTopic::default()
-        .with_topic_id(TOPIC_ID)
-        .with_partitions((0..partitions).map(partition).collect());
     let request = FetchRequest::default()
         .with_min_bytes(batch_bytes as i32)
-        .with_max_bytes(i32::MAX)
-        .with_session_epoch(-1)
-        .with_topics(vec![topic]);
+        .with_max_bytes(i32::MAX);
+    let partitions = (0..partitions).map(partition).collect();
+    fetch_of(correlation_id, request, TOPIC_ID, partitions)
+}
+
+/// The frame of a Fetch of one topic, outside a fetch session.
+fn fetch_of(
+    correlation_id: i32,
+    request: FetchRequest,
+    topic_id: Uuid,
+    partitions: Vec<FetchPartition>,
+) -> Vec<u8> {
+    let topic = FetchTopic::default()
+        .with_topic_id(topic_id)
+        .with_partitions(partitions);
+    let request = request.with_session_epoch(-1).with_topics(vec![topic]);
     let mut body = BytesMut::from(&header(1, FETCH_VERSION, correlation_id)[..]);
     request
         .encode(&mut body, FETCH_VERSION)

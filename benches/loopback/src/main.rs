@@ -342,7 +342,7 @@ fn count(args: CountArgs) -> io::Result<()> {
             continue;
         }
         for case in CASES {
-            let name = count::name(size.0, case.0, case.1);
+            let name = count::name(size.0, case);
             let figure = baseline.as_ref().map(|figures| figures.get(&name).copied());
             if figure == Some(None) {
                 continue;

@@ -159,11 +159,6 @@ impl Peer {
             threads: 1,
             ..programs.clone()
         };
-        let sections = match more.sections {
-            "" => "inspection: {decode: never}",
-            said => said,
-        };
-        let more = More { sections, ..more };
         let counted = sizegate(&one, address, sink, more)?;
         let mut command = Command::new("valgrind");
         // Set, or sizegate starts itself once more with them, and valgrind would be left behind.

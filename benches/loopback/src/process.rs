@@ -29,6 +29,35 @@ impl Cpu {
     }
 }
 
+/// What neither the peer nor the rig spent, from a moment on.
+pub struct Others {
+    busy: Duration,
+    rig: Cpu,
+}
+
+impl Others {
+    /// From now on.
+    pub fn watch() -> io::Result<Self> {
+        Ok(Self {
+            busy: machine_busy()?,
+            rig: cpu(std::process::id())?,
+        })
+    }
+
+    /// The CPU time of others by now, where the peer spent so much.
+    pub fn spent(&self, peer: Duration) -> io::Result<Duration> {
+        let busy = machine_busy()?.saturating_sub(self.busy);
+        let rig = cpu(std::process::id())?.since(self.rig);
+        Ok(busy.saturating_sub(peer + rig.total()))
+    }
+}
+
+/// `spent` as a share of the whole machine in a time.
+pub fn share_of_machine(spent: Duration, time: Duration) -> io::Result<f64> {
+    let cores = std::thread::available_parallelism()?.get() as f64;
+    Ok(spent.as_secs_f64() / (time.as_secs_f64() * cores))
+}
+
 /// User and system time of a process with all its threads, from /proc/PID/stat. Ticks of 10 ms.
 pub fn cpu(pid: u32) -> io::Result<Cpu> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
@@ -52,7 +81,7 @@ pub fn cpu(pid: u32) -> io::Result<Cpu> {
 }
 
 /// CPU time that the whole machine spent, stolen time included.
-pub fn machine_busy() -> io::Result<Duration> {
+fn machine_busy() -> io::Result<Duration> {
     let stat = fs::read_to_string("/proc/stat")?;
     let fields: Vec<u64> = stat
         .lines()

@@ -11,7 +11,7 @@ use crate::cases::{Case, Group};
 use crate::frames::{Content, Ring, Version};
 use crate::load::{Clients, Outcome};
 use crate::peers::{Kind, Peer};
-use crate::process::{self, Cpu};
+use crate::process::{self, Cpu, Others};
 use crate::sink::Sink;
 
 /// How long and how often.
@@ -138,19 +138,14 @@ pub fn measure(plan: &Plan, peer: &Peer, sink: &Sink, load: &Load<'_>) -> io::Re
     };
     run(plan.warm_up)?;
     let cpu_of_peer = || peer.pid().map_or(Ok(Cpu::default()), process::cpu);
-    let cpu_of_rig = || process::cpu(std::process::id());
     let answered_before = sink.requests();
-    let (cpu_before, rig_before) = (cpu_of_peer()?, cpu_of_rig()?);
-    let busy_before = process::machine_busy()?;
+    let (cpu_before, others) = (cpu_of_peer()?, Others::watch()?);
     let outcome = run(plan.measure)?;
-    let busy = process::machine_busy()?.saturating_sub(busy_before);
     let cpu = cpu_of_peer()?.since(cpu_before);
-    let rig = cpu_of_rig()?.since(rig_before);
+    let foreign = others.spent(cpu.total())?;
     await_sink(sink, answered_before + outcome.requests)?;
-    let cores = std::thread::available_parallelism()?.get() as f64;
-    let foreign = busy.saturating_sub(cpu.total() + rig.total());
     Ok(Measured {
-        foreign_share: foreign.as_secs_f64() / (outcome.elapsed.as_secs_f64() * cores),
+        foreign_share: process::share_of_machine(foreign, outcome.elapsed)?,
         outcome,
         cpu,
     })
