@@ -5,6 +5,7 @@
 //! known only of the very bytes in memory that it was counted of, while they are held and cannot change; of all others
 //! it is counted.
 
+use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use object_store::client::{
     CryptoProvider, DigestAlgorithm, DigestContext, HmacContext, Signer, SigningAlgorithm,
@@ -13,7 +14,6 @@ use object_store::{Error, Result};
 use sha2::{Digest as _, Sha256};
 
 use super::ticket::Digest;
-use bytes::Bytes;
 
 /// Bytes whose digest is known.
 #[derive(Debug, Clone)]

@@ -30,10 +30,10 @@ const MOST_SPENT: Duration = match WINDOW.checked_div(SHARE) {
 
 /// Of batches that need not be here to be judged, one in so many is held and may be measured.
 const PASSING_SHARE: u32 = 32;
-/// What holding such a batch costs beside passing it, in a pipe: its bytes are copied twice (`benches/README.md`).
-const HOLDING_NS_PER_KIB: u64 = 300;
 /// The first of them: not the very first, which is what a client waits for that sends one only.
 const FIRST_HELD: u32 = 8;
+/// What holding such a batch costs beside passing it, in a pipe: its bytes are copied twice (`benches/README.md`).
+const HOLDING_NS_PER_KIB: u64 = 300;
 
 thread_local! {
     static SAMPLER: RefCell<Sampler> = RefCell::new(Sampler::new());
