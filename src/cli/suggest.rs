@@ -199,7 +199,7 @@ fn yaml(
         line(
             &mut out,
             format_args!(
-                "# {}: nothing to suggest, {measured} measured (--at-least {})",
+                "# {}: nothing to suggest: {measured} measured, fewer than {}",
                 one_line(name),
                 args.at_least
             ),

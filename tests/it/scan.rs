@@ -262,7 +262,8 @@ fn only_what_is_asked_for_is_read_and_a_table_names_places_but_no_content() {
     assert_eq!(from.code, 0, "{from:?}");
     assert!(from.out.contains(": 1 batch, 1 record, "), "{}", from.out);
     let none = scan(&["--last", "1ms"]);
-    assert!(none.out.contains(": 0 batches"), "{}", none.out);
+    assert!(none.out.contains(": 0 batches, 0 records"), "{}", none.out);
+    assert!(!all.out.contains("--at-least"), "{}", all.out);
 }
 
 #[test]
