@@ -30,9 +30,9 @@ use crate::support::{
     Connection, Kafka, Part, Program, Record, Sizegate, batch, eventually, number_from,
 };
 
-const SECRET: &str = "a secret of thirty-two bytes, yes";
+pub const SECRET: &str = "a secret of thirty-two bytes, yes";
 const PATIENCE: Duration = Duration::from_secs(120);
-const TOPIC: &str = "claims-scripted";
+pub const TOPIC: &str = "claims-scripted";
 const VERSION: i16 = 12;
 
 /// Of the proxy's memory: 64 MiB, or what somebody wants to see who has the time.
@@ -56,15 +56,15 @@ fn sizegate(bootstrap: &str, folder: &std::path::Path) -> Sizegate {
 }
 
 /// A store with one object, and tickets for it.
-struct Issued {
-    folder: PathBuf,
+pub struct Issued {
+    pub folder: PathBuf,
     namespace: Namespace,
     keys: Keys,
-    value: Vec<u8>,
+    pub value: Vec<u8>,
 }
 
 impl Issued {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = new_dir("claims");
         let issued = Self {
             namespace: Namespace::new(&format!("file://{}", folder.display()), "scripted"),
@@ -85,7 +85,7 @@ impl Issued {
         issued
     }
 
-    fn ticket(&self) -> Ticket {
+    pub fn ticket(&self) -> Ticket {
         let sha256 = Digest::of(&self.value);
         let place = self.namespace.place(
             TOPIC,
@@ -105,7 +105,7 @@ impl Issued {
         }
     }
 
-    fn record(&self, ticket: &Ticket) -> Record {
+    pub fn record(&self, ticket: &Ticket) -> Record {
         let mark = self.keys.sign("scripted", TOPIC, ticket);
         Record::value(ticket.to_json()).header("x-claim-check", mark)
     }
@@ -173,7 +173,7 @@ fn fetch(bootstrap: &str) -> Option<Bytes> {
     Some(partition.records.clone().unwrap_or_default())
 }
 
-fn values(records: &Bytes) -> Vec<Bytes> {
+pub fn values(records: &Bytes) -> Vec<Bytes> {
     let mut left = records.clone();
     let mut values = Vec::new();
     while !left.is_empty() {
