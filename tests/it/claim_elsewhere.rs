@@ -41,7 +41,7 @@ fn store(issued: &Issued) -> String {
 }
 
 /// The same, for these topics.
-fn redeems(issued: &Issued, topics: &str) -> String {
+pub fn redeems(issued: &Issued, topics: &str) -> String {
     let rule = format!(
         "{{name: large, topics: ['{topics}'], limits: {{record_bytes: 64KiB}}, action: offload}}"
     );
