@@ -2,7 +2,9 @@
 
 gb=2 codecs=none,lz4 rounds=3 record=1000 partitions=4. For each codec a topic of so many GB as it is stored, in batches of some
 64 KiB of JSON. Reading is the protocol's Fetch over one connection, 4 MiB at a time, as `scan` asks too, and nothing done with
-what comes: the least that reading can be. Rounds are interleaved; a table of medians, peak memory included.
+what comes: the least that reading can be. Decompressing is the same loop, which also decompresses each batch into one buffer that
+is there already (cramjam: libzstd, liblz4, zlib), on the one core that reads: what no consumer can do without. Rounds
+are interleaved; a table of medians, peak memory included.
 """
 
 import os
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import time
 
+import cramjam
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -21,6 +24,8 @@ OPTIONS = {"gb": "2", "codecs": "none,lz4", "rounds": "3", "record": "1000", "pa
            **dict(each.split("=", 1) for each in arguments)}
 BYTES, PARTITIONS = int(float(OPTIONS["gb"]) * 1e9), int(OPTIONS["partitions"])
 FETCH_BYTES = 4 << 20
+# By the codec's number in a batch's attributes.
+DECODERS = {1: cramjam.gzip, 3: cramjam.lz4, 4: cramjam.zstd}
 
 
 def document(seed, size):
@@ -34,7 +39,9 @@ def document(seed, size):
 class Reader:
     """Fetch version 4 and ListOffsets version 1, by hand."""
 
-    def __init__(self):
+    def __init__(self, decompresses=False):
+        self.decompresses = decompresses
+        self.uncompressed = bytearray(4 << 20) if decompresses else None
         host, port = BROKER.split(":")
         self.socket = socket.create_connection((host, int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -83,13 +90,21 @@ class Reader:
                     break
                 offset = base + struct.unpack_from(">i", view, at + 23)[0] + 1
                 total += 12 + length
+                if self.decompresses:
+                    self.decompress(view, at, 12 + length)
                 at += 12 + length
         return total
 
+    def decompress(self, view, at, size):
+        codec = view[at + 22] & 7
+        if codec:
+            count = DECODERS[codec].decompress_into(view[at + 61:at + size], self.uncompressed)
+            assert count, "nothing in it"
 
-def read(topic):
+
+def read(topic, decompresses=False):
     """Bytes, seconds, CPU seconds."""
-    reader, began, cpu = Reader(), time.monotonic(), time.process_time()
+    reader, began, cpu = Reader(decompresses), time.monotonic(), time.process_time()
     total = sum(reader.read(topic, partition) for partition in range(PARTITIONS))
     return total, time.monotonic() - began, time.process_time() - cpu
 
@@ -117,14 +132,23 @@ def fill(topic, codec):
     return number
 
 
+# A process starts with the peak of the one that started it: a small one does.
+WEIGH = """
+import os, subprocess, sys, time
+began = time.monotonic()
+process = subprocess.Popen(sys.argv[1:])
+_, status, usage = os.wait4(process.pid, 0)
+print(time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, file=sys.stderr)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 def scan(topic, config):
-    """Seconds, CPU seconds, peak bytes of memory, records."""
-    began = time.monotonic()
-    process = subprocess.Popen([SIZEGATE, "scan", topic, "--config", config, "--output", "json"], stdout=subprocess.PIPE)
-    text = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    assert os.waitstatus_to_exitcode(status) in (0, 1), text
-    return time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, text
+    """Seconds, CPU seconds, peak bytes of memory, what it prints."""
+    command = [SIZEGATE, "scan", topic, "--config", config, "--output", "json"]
+    ran = subprocess.run([sys.executable, "-IS", "-c", WEIGH, *command], capture_output=True, text=True)
+    assert ran.returncode in (0, 1), ran
+    return *map(float, ran.stderr.splitlines()[-1].split()), ran.stdout
 
 
 def median(values):
@@ -135,18 +159,21 @@ config = os.path.join(FOLDER, "scan.yaml")
 with open(config, "w", encoding="utf-8") as out:
     out.write(f"cluster: {{bootstrap_servers: ['{BROKER}']}}\n"
               "rules: [{name: scanned, topics: ['scan-*'], limits: {record_bytes: 64KiB}}]\n")
-print("| codec | GB stored | records | reading s | scan s | scan / reading | CPU s reading | CPU s scan | peak MiB |")
-print("|---|---|---|---|---|---|---|---|---|", flush=True)
+print("| codec | GB stored | records | reading s | and decompressing s | scan s | scan / reading | scan / decompressing | CPU s reading | "
+      "CPU s decompressing | CPU s scan | peak MiB |")
+print("|---|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
 for codec in OPTIONS["codecs"].split(","):
     topic = f"scan-{codec}"
     records = fill(topic, codec)
     rounds = []
     for _ in range(int(OPTIONS["rounds"])):
         total, reading, reading_cpu = read(topic)
+        _, decoding, decoding_cpu = read(topic, decompresses=True)
         scanning, cpu, peak, text = scan(topic, config)
-        assert f'"records": {records}' in text.decode(), f"{records} records: {text.decode()[:600]}"
-        rounds.append((scanning / reading, reading, scanning, reading_cpu, cpu, peak))
-    ratio, reading, scanning, reading_cpu, cpu, _ = (median(each) for each in zip(*rounds))
-    peak = max(each[5] for each in rounds)
-    print(f"| {codec} | {total / 1e9:.2f} | {records:,} | {reading:.2f} | {scanning:.2f} | {ratio:.2f} | {reading_cpu:.2f} | "
-          f"{cpu:.2f} | {peak / 2**20:.0f} |", flush=True)
+        assert f'"records": {records}' in text, f"{records} records: {text[:600]}"
+        rounds.append((reading, decoding, scanning, scanning / reading, scanning / decoding, reading_cpu, decoding_cpu, cpu, peak))
+    *times, to_reading, to_decoding, reading_cpu, decoding_cpu, cpu, _ = (median(each) for each in zip(*rounds))
+    peak = max(each[-1] for each in rounds)
+    print(f"| {codec} | {total / 1e9:.2f} | {records:,} | " + " | ".join(f"{each:.2f}" for each in times)
+          + f" | {to_reading:.2f} | {to_decoding:.2f} | {reading_cpu:.2f} | {decoding_cpu:.2f} | {cpu:.2f} | {peak / 2**20:.0f} |",
+          flush=True)

@@ -35,7 +35,7 @@ pub use budget::Budget;
 pub use claims::Claims;
 pub use listener::{BoundSockets, Listeners};
 pub use refusal_topic::RefusalTopic;
-pub use verdict::{Fate, Trial, Tried};
+pub use verdict::{Fate, SharedConfirmed, Trial, Tried};
 
 use crate::cluster::Cluster;
 use crate::config::{Decode, HostPort};

@@ -24,6 +24,19 @@ pub(crate) fn grouped(n: u64) -> String {
     s
 }
 
+/// 1 record, 1,204 records, 0 batches: a number with what it counts, whose last word is given in the singular.
+pub(crate) fn counted(n: u64, what: &str) -> String {
+    let n_text = grouped(n);
+    if n == 1 {
+        return format!("{n_text} {what}");
+    }
+    match what.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{n_text} {stem}ies"),
+        _ if what.ends_with("ch") => format!("{n_text} {what}es"),
+        _ => format!("{n_text} {what}s"),
+    }
+}
+
 /// One row of a [`table`].
 pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
@@ -48,4 +61,25 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_one_or_many() {
+        for (n, what, text) in [
+            (0, "record", "0 records"),
+            (1, "record", "1 record"),
+            (1_204, "uncompressed record", "1,204 uncompressed records"),
+            (1, "batch", "1 batch"),
+            (2, "batch", "2 batches"),
+            (1, "copy", "1 copy"),
+            (3, "copy", "3 copies"),
+            (7, "day", "7 days"),
+        ] {
+            assert_eq!(counted(n, what), text);
+        }
+    }
 }

@@ -222,7 +222,7 @@ fn addresses(config: &Config) -> Vec<Vec<String>> {
                 tls(config.listener.tls.is_some())
             ),
         ]),
-        row(["told", &told]),
+        row(["advertised", &told]),
         row(["admin", &format!("http://{}", config.admin_bind)]),
         row(["mode", config.mode.label()]),
         row([

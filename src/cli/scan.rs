@@ -3,6 +3,7 @@
 //! Invariant: the verdicts are those of a session ([`crate::proxy::Trial`]); nothing of a record's content is kept or
 //! printed, and memory does not grow with the topic.
 
+mod pool;
 mod sketch;
 mod table;
 mod tally;
@@ -17,16 +18,15 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use self::pool::Pool;
 use self::tally::Tally;
 use super::check::Output;
 use super::{ConfigArgs, FAILED, FINDINGS, FINE, fail, fail_on_mistakes, print, suggest};
-use crate::batch::BatchHeader;
-use crate::cluster::{At, StoredBatch, TopicReader};
-use crate::codec::Decoders;
+use crate::cluster::{At, ReadError, StoredBatch, TopicReader};
 use crate::config;
-use crate::proxy::{Shared, Trial};
+use crate::proxy::Shared;
 use crate::run::with_learned;
-use crate::text::grouped;
+use crate::text::counted;
 
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_millis(500);
@@ -75,12 +75,11 @@ pub fn run(args: ScanArgs) -> ExitCode {
         Err(errors) => return fail_on_mistakes(is_json, &errors),
     };
     let scanned = with_learned(&config, async |shared: &Arc<Shared>| {
-        let mut trial = Trial::new(Arc::clone(shared));
         let mut pace = Pace::new(args.max_rate);
         let mut tallies = Vec::new();
         for topic in &args.topic {
-            let tally = scan(shared, topic, &args, &mut trial, &mut pace).await;
-            tallies.push((topic.clone(), tally.map_err(|error| error.to_string())?));
+            let tally = scan(shared, topic, &args, &mut pace).await?;
+            tallies.push((topic.clone(), tally));
         }
         Ok(tallies)
     });
@@ -122,38 +121,54 @@ fn to_json(tallies: &[(String, Tally)], suggested: &Value) -> Value {
     json!({"topics": topics.collect::<Vec<_>>(), "suggested": suggested["topics"]})
 }
 
+/// Reads a topic, which one task does, while workers judge what was read.
 async fn scan(
     shared: &Arc<Shared>,
     topic: &str,
     args: &ScanArgs,
-    trial: &mut Trial,
     pace: &mut Pace,
-) -> Result<Tally, crate::cluster::ReadError> {
+) -> Result<Tally, String> {
+    let mut pool = Pool::new(shared, topic, args.examples);
+    let deleted = read(shared, topic, args, pace, &mut pool).await;
+    let deleted = deleted.map_err(|error| error.to_string())?;
+    let mut tally = pool.finish().await?;
+    pace.end();
+    tally.deleted_offsets = deleted;
+    Ok(tally)
+}
+
+/// Gives all batches to the pool. Says how many offsets were deleted before they were read.
+async fn read(
+    shared: &Arc<Shared>,
+    topic: &str,
+    args: &ScanArgs,
+    pace: &mut Pace,
+    pool: &mut Pool,
+) -> Result<u64, ReadError> {
     let mut reader = shared.cluster.reader(topic).await?;
-    let mut tally = Tally::new(args.examples);
+    let mut deleted = 0u64;
     let ranges = ranges(&mut reader, args).await?;
     let all = ranges
         .iter()
         .map(|(_, from, end)| end.saturating_sub(*from).max(0));
     pace.begin(topic, all.fold(0i64, i64::saturating_add));
-    let mut decoders = Decoders::default();
     for (partition, from, end) in ranges {
         let mut batches = reader.batches(partition, from, end);
         while let Some(batch) = batches.next().await? {
-            look(&batch, topic, partition, &mut tally, trial, &mut decoders).await;
-            pace.passed(&batch, &tally).await;
+            pace.passed(&batch).await;
+            pool.look_at(partition, batch).await;
         }
-        tally.deleted_offsets = tally.deleted_offsets.saturating_add(batches.deleted());
+        pool.end_partition(partition).await;
+        deleted = deleted.saturating_add(batches.deleted());
     }
-    pace.end();
-    Ok(tally)
+    Ok(deleted)
 }
 
 /// What is read of each partition: where it begins and ends now.
 async fn ranges(
     reader: &mut TopicReader,
     args: &ScanArgs,
-) -> Result<Vec<(i32, i64, i64)>, crate::cluster::ReadError> {
+) -> Result<Vec<(i32, i64, i64)>, ReadError> {
     let mut ranges = Vec::new();
     for partition in reader.partitions() {
         let end = reader.offset(partition, At::End).await?;
@@ -174,34 +189,13 @@ fn before(time: Duration) -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-async fn look(
-    batch: &StoredBatch,
-    topic: &str,
-    partition: i32,
-    tally: &mut Tally,
-    trial: &mut Trial,
-    decoders: &mut Decoders,
-) {
-    let header = BatchHeader::read(&batch.bytes).ok();
-    // Messages of the old formats: brokers take them no longer.
-    let Some(header) = header.filter(|header| header.magic == 2) else {
-        tally.left_batches = tally.left_batches.saturating_add(1);
-        return;
-    };
-    if header.is_control() {
-        tally.control_batches = tally.control_batches.saturating_add(1);
-        return;
-    }
-    tally.measure(&header, &batch.bytes, decoders);
-    let tried = trial.judge(topic, partition, &batch.bytes).await;
-    tally.judged(&tried, partition, batch.base_offset);
-}
-
 /// Keeps to the rate, and tells a person at a terminal how far it is.
 struct Pace {
     most_bytes_a_second: Option<u64>,
     began: Instant,
     bytes: u64,
+    /// Of the topic in hand.
+    batches: u64,
     is_told: bool,
     told_at: Instant,
     topic: String,
@@ -216,6 +210,7 @@ impl Pace {
             most_bytes_a_second,
             began: now,
             bytes: 0,
+            batches: 0,
             is_told: std::io::stderr().is_terminal(),
             told_at: now,
             topic: String::new(),
@@ -226,15 +221,16 @@ impl Pace {
 
     fn begin(&mut self, topic: &str, offsets: i64) {
         topic.clone_into(&mut self.topic);
-        (self.offsets, self.passed) = (offsets, 0);
+        (self.offsets, self.passed, self.batches) = (offsets, 0, 0);
     }
 
-    async fn passed(&mut self, batch: &StoredBatch, tally: &Tally) {
+    async fn passed(&mut self, batch: &StoredBatch) {
+        self.batches = self.batches.saturating_add(1);
         self.bytes = self.bytes.saturating_add(batch.bytes.len() as u64);
         let offsets = batch.last_offset.saturating_sub(batch.base_offset);
         self.passed = self.passed.saturating_add(offsets).saturating_add(1);
         if self.is_told && self.told_at.elapsed() >= PROGRESS {
-            self.tell(tally);
+            self.tell();
         }
         if let Some(rate) = self.most_bytes_a_second {
             let due = Duration::from_secs_f64(self.bytes as f64 / rate as f64);
@@ -242,15 +238,15 @@ impl Pace {
         }
     }
 
-    fn tell(&mut self, tally: &Tally) {
+    fn tell(&mut self) {
         self.told_at = Instant::now();
         let percent = 100.0 * self.passed as f64 / self.offsets.max(1) as f64;
         let seconds = self.began.elapsed().as_secs_f64().max(0.001);
         eprint!(
-            "\r\u{1b}[K{}: {:.0} %, {} batches, {:.1} MB/s",
+            "\r\u{1b}[K{}: {:.0} %, {}, {:.1} MB/s",
             self.topic,
             percent.min(100.0),
-            grouped(tally.batches),
+            counted(self.batches, "batch"),
             self.bytes as f64 / seconds / 1e6
         );
     }

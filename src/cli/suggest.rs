@@ -20,6 +20,7 @@ use super::{FAILED, FINE, print};
 use crate::config::{OFFLOAD_ABOVE_BYTES, size_text};
 use crate::findings::{Side, side_kind};
 use crate::telemetry::OTHER;
+use crate::text;
 use crate::version;
 use crate::vocabulary::BATCHING_BYTES;
 
@@ -194,11 +195,11 @@ fn yaml(
         .iter()
         .partition(|(_, found)| found.limits.says_anything());
     for (name, found) in &unsure {
-        let measured = found.limits.record.measured();
+        let measured = counted(found.limits.record.measured(), "record");
         line(
             &mut out,
             format_args!(
-                "# {}: nothing to suggest, {measured} records measured (--at-least {})",
+                "# {}: nothing to suggest: {measured} measured, fewer than {}",
                 one_line(name),
                 args.at_least
             ),
@@ -237,15 +238,15 @@ fn yaml(
         line(&mut out, format_args!("  - name: {name}"));
         line(&mut out, format_args!("    topics: [{name}]"));
         line(&mut out, format_args!("    limits:"));
-        entry(&mut out, args, "record_bytes", "records", &limits.record);
+        entry(&mut out, args, "record_bytes", "record", &limits.record);
         entry(
             &mut out,
             args,
             "uncompressed_bytes",
-            "batches",
+            "batch",
             &limits.uncompressed,
         );
-        entry(&mut out, args, "batch_bytes", "batches", &limits.batch);
+        entry(&mut out, args, "batch_bytes", "batch", &limits.batch);
         if let Some(gain) = gain {
             line(&mut out, format_args!("      # {}", would_gain(gain)));
         }
@@ -255,10 +256,10 @@ fn yaml(
 
 fn would_gain(gain: &Gain) -> String {
     format!(
-        "a claim check would take {} of {} records, and with them at least {:.0} % of its bytes (uncompressed), out of the log: \
+        "a claim check would take {} of {}, and with them at least {:.0} % of its bytes (uncompressed), out of the log: \
          action: offload, above: {} (docs/claim-check.md)",
         gain.records,
-        gain.measured,
+        counted(gain.measured, "record"),
         (100.0 * gain.share).floor(),
         size_text(OFFLOAD_ABOVE_BYTES)
     )
@@ -291,7 +292,8 @@ fn entry(out: &mut String, args: &SuggestArgs, key: &str, what: &str, finding: &
         } if key == "batch_bytes" => line(
             out,
             format_args!(
-                "      {key}: inherit   # {measured} {what}, none above {}; a limit under {} makes clients lose small records",
+                "      {key}: inherit   # {}, none above {}; a limit under {} makes clients lose small records",
+                counted(*measured, what),
                 size_text(*bytes),
                 size_text(BATCHING_BYTES)
             ),
@@ -300,22 +302,34 @@ fn entry(out: &mut String, args: &SuggestArgs, key: &str, what: &str, finding: &
             line(
                 out,
                 format_args!(
-                    "      # {key}: of {measured} {what} some are too large for a limit to make sense"
+                    "      # {key}: of {} some are too large for a limit to make sense",
+                    counted(*measured, what)
                 ),
             );
         }
         Proposal::TooFew { measured } => {
             line(
                 out,
-                format_args!("      # {key}: too few {what} measured ({measured})"),
+                format_args!(
+                    "      # {key}: {} measured, which is too few",
+                    counted(*measured, what)
+                ),
             );
         }
     }
 }
 
+/// As [`text::counted`], as programs write numbers: what is here is YAML.
+fn counted(n: f64, what: &str) -> String {
+    let text = text::counted(n as u64, what);
+    let words = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',');
+    format!("{n}{words}")
+}
+
 fn refusing(refuses: f64, measured: f64, what: &str) -> String {
+    let all = counted(measured, what);
     if refuses == 0.0 {
-        return format!("refuses none of {measured} {what}");
+        return format!("refuses none of {all}");
     }
     let percent = 100.0 * refuses / measured;
     let percent = if percent < 0.01 {
@@ -323,7 +337,7 @@ fn refusing(refuses: f64, measured: f64, what: &str) -> String {
     } else {
         format!("{percent:.2}")
     };
-    format!("refuses {refuses} of {measured} {what} ({percent} %)")
+    format!("refuses {refuses} of {all} ({percent} %)")
 }
 
 fn to_json(args: &SuggestArgs, found: &BTreeMap<String, Found>, kept: &[String]) -> Value {

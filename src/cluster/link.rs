@@ -29,6 +29,9 @@ const MAX_RESPONSE_BYTES: u32 = 8 << 20;
 /// Largest Metadata response taken: a million partitions are about 45 MB. It is read in place, not decoded.
 const MAX_METADATA_BYTES: u32 = 256 << 20;
 
+/// Room that is made at once for the response to a Fetch: what [`super::reader`] asks for.
+const EXPECTED_FETCH_BYTES: u32 = (4 << 20) + (64 << 10);
+
 /// Share of a session's lifetime after which we authenticate again (Java clients: 85 to 95 %).
 const REAUTHENTICATE_AFTER: f64 = 0.85;
 
@@ -311,8 +314,13 @@ impl Link {
             let what = Malformed::new("length", Reason::TooLong);
             return Err(self.malformed(api, what, hint_at_prefix(prefix)));
         }
-        // Grows as bytes come: a declared length alone takes no memory.
-        let mut response = Vec::new();
+        // Grows as bytes come: a declared length alone takes no memory. Records are most of what is read here, and what
+        // was asked for of them comes: growing would copy each byte once more.
+        let expected = match api {
+            ApiKey::Fetch => length.min(EXPECTED_FETCH_BYTES),
+            _ => 0,
+        };
+        let mut response = Vec::with_capacity(expected as usize);
         (&mut self.stream)
             .take(u64::from(length))
             .read_to_end(&mut response)

@@ -356,7 +356,7 @@ fn broker(question: &Question, ground: &Facts<'_>, record: &EstimatedRecord) -> 
         record.batch_bytes,
         limit,
         source,
-        "the batch as it arrives, compressed: code 10, no text",
+        "the batch as it arrives, compressed: code 10, no error message",
     ));
     if let Some(limit) = limit {
         checks.extend(stored(topic, record, limit));
@@ -373,7 +373,7 @@ fn broker(question: &Question, ground: &Facts<'_>, record: &EstimatedRecord) -> 
             MAX_DECOMPRESSED_MESSAGE_BYTES,
             record.body_bytes,
             decompressed.filter(|_| record.is_compressed),
-            "one record uncompressed, in compressed batches only: code 87, no text",
+            "one record uncompressed, in compressed batches only: code 87, no error message",
         ),
     ] {
         if let Some((limit, source)) = setting.map(text) {
@@ -390,7 +390,7 @@ fn stored(topic: &TopicFacts, record: &EstimatedRecord, limit: u64) -> Option<Ch
         (
             record.uncompressed_bytes,
             over(record.uncompressed_bytes, limit, 0),
-            "stored uncompressed, whatever it travelled as: code 10, no text",
+            "stored uncompressed, whatever it travelled as: code 10, no error message",
         )
     } else {
         // What does not compress grows a little: of 1 MiB of noise gzip makes some 300 bytes more.

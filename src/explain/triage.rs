@@ -107,7 +107,7 @@ impl Triage<'_> {
 
     /// Whose words they are.
     fn client(&self) -> Advice {
-        const STEP: &str = "the client's text";
+        const STEP: &str = "the client's error message";
         let library = self.question.library();
         if let Some(check) = self.refusals(Party::Client).next() {
             return self.own_refusal(STEP, library, check);
@@ -122,14 +122,14 @@ impl Triage<'_> {
             };
             let shown = if library.shows_texts() {
                 format!(
-                    "“sizegate refused {}-…” are sizegate's words ({}); a client that shows no text shows code {}.",
+                    "“sizegate refused {}-…” are sizegate's words ({}); a client that shows no error message shows code {}.",
                     self.question.topic,
                     check.what,
                     fate.code().unwrap_or_default()
                 )
             } else {
                 format!(
-                    "{library} shows no text of a response: “{}” is all its user reads of sizegate's refusal ({}). The \
+                    "{library} shows no error message of a response: “{}” is all its user reads of sizegate's refusal ({}). The \
                      whole text is in sizegate's log and at /api/v1/refusals.",
                     words(library, fate),
                     check.what
@@ -243,7 +243,7 @@ impl Triage<'_> {
             Some(_) => "",
         };
         format!(
-            "Nobody on the way refuses these sizes for sure. If a text names {setting}, that producer's is smaller than {}: \
+            "Nobody on the way refuses these sizes for sure. If an error message names {setting}, that producer's is smaller than {}: \
              it refused by itself, and nothing reached sizegate or the broker. Ask again with --max-request-size and its \
              value.{others}",
             grouped(limit)

@@ -175,7 +175,7 @@ fn decompressed_below_limit(
             Value::limit(&*topic.name, &limit),
         ],
         why: format!(
-            "The broker refuses a record of more than {} bytes after decompression with code 87 and no text, although the \
+            "The broker refuses a record of more than {} bytes after decompression with code 87 and no error message, although the \
              {} limit of {} lets it pass.",
             grouped(setting.value()),
             limit.gate,

@@ -128,7 +128,7 @@ impl SizesTally {
     /// One more that stands for so many, itself included.
     #[inline]
     pub fn add_times(&mut self, bytes: u64, times: u32) {
-        if let Some(under) = self.under.get_mut(place(bytes)) {
+        if let Some(under) = self.under.get_mut(size_place(bytes)) {
             *under = under.saturating_add(times);
         }
         self.count = self.count.saturating_add(times);
@@ -138,9 +138,10 @@ impl SizesTally {
     }
 }
 
-/// The place of the smallest bound that a size does not exceed.
+/// The place in [`SIZE_BOUNDS_BYTES`] of the smallest bound that a size does not exceed; behind its end, where there is
+/// none.
 #[inline]
-fn place(bytes: u64) -> usize {
+pub(crate) fn size_place(bytes: u64) -> usize {
     let bits = 64u32.saturating_sub(bytes.saturating_sub(1).leading_zeros());
     let power = bits.saturating_sub(SMALLEST_BITS) as usize;
     let is_broker_default = bytes > MEBIBYTE && bytes <= BROKER_DEFAULT;

@@ -8,8 +8,7 @@ use super::{
     BatchFacts, Framework, LIMITS, Library, Limit, MemberLimit, RecordAt, Size, Violation,
 };
 use crate::batch::BATCH_HEADER_BYTES;
-use crate::text::first_bytes;
-use crate::text::grouped;
+use crate::text::{counted, first_bytes, grouped};
 use crate::vocabulary::{Codec, Gate, Source};
 
 /// The longest `error_message`.
@@ -334,8 +333,10 @@ fn batch(facts: Option<&BatchFacts>) -> String {
 /// "the batch of 3 records", as declared; "the batch" where the number is none.
 pub(crate) fn batch_of(records: i32) -> String {
     match records {
-        1 => "the batch of 1 record".to_owned(),
-        n if n > 1 => format!("the batch of {} records", grouped(n.unsigned_abs().into())),
+        n if n > 0 => format!(
+            "the batch of {}",
+            counted(n.unsigned_abs().into(), "record")
+        ),
         _ => "the batch".to_owned(),
     }
 }

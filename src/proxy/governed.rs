@@ -562,7 +562,7 @@ impl<'a> Case<'a> {
 
 /// For the topics of one request beyond those that have a text of their own.
 const SHORT: &str =
-    "sizegate refused it as it did the first topics of this request: see their texts.";
+    "sizegate refused it as it did the first topics of this request: see their error messages.";
 
 const fn blame(action: Action) -> Blame {
     match action {

@@ -36,11 +36,12 @@ pub(super) use self::offload::{Offload, Ready, Stage, ToOffload};
 use self::outcome::{Evaluated, Measured, Outcome};
 use self::repeated::Repeated;
 pub(super) use self::sent::{Sent, SentBatches};
-pub use self::trial::{Fate, Trial, Tried};
+pub use self::trial::{Fate, SharedConfirmed, Trial, Tried};
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::count::total;
 use crate::error_code::{UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION};
+use crate::inspect::Measures;
 use crate::policy::{LingerWatch, LoopDetector, Policy};
 use crate::wire::produce::Layout;
 use crate::wire::produce_response::{PartitionResult, TopicResult};
@@ -120,6 +121,8 @@ pub(super) struct Judge {
     layout: Layout,
     evaluated: Vec<Evaluated>,
     repeated: Repeated,
+    /// Sizes of the one batch that is judged, where somebody measured it before; of a client's request nobody did.
+    measures: Option<Measures>,
 }
 
 impl Judge {
@@ -134,6 +137,7 @@ impl Judge {
             layout: Layout::default(),
             evaluated: Vec::new(),
             repeated: Repeated::default(),
+            measures: None,
         }
     }
 
@@ -180,7 +184,8 @@ impl Judge {
         let mut unknown_ids: Option<BTreeSet<Uuid>> = None;
         let mut unknown_names: Option<BTreeSet<Arc<str>>> = None;
         let may_look_up = !asked.names && self.shared.cluster.is_reached();
-        let mut evaluation = Evaluation::new(frame, &self.layout, policy.decode(), asked);
+        let mut evaluation = Evaluation::new(frame, &self.layout, policy.decode(), asked)
+            .knowing(self.measures.as_ref());
         if self.layout.has_many_tags {
             evaluation.judge_by_rules_only();
         }
@@ -308,7 +313,8 @@ impl Judge {
         asked: &Gathered,
     ) -> Option<Work> {
         let mut evaluation =
-            Evaluation::new(frame, &self.layout, self.topics.decode(&self.shared), asked);
+            Evaluation::new(frame, &self.layout, self.topics.decode(&self.shared), asked)
+                .knowing(self.measures.as_ref());
         evaluation.judge_by_rules_only();
         for at in places {
             let Some(evaluated) = self.evaluated.get_mut(*at) else {

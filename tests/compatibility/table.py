@@ -25,7 +25,7 @@ for line in open(results, encoding="utf-8"):
     refusal, read = said["refusal"], said["read"].split()
     produced, consumed = code == "0", read == ["first", "last"]
     if "sizegate refused" in refusal:
-        shown = "its text"
+        shown = "its error message"
     elif refusal:
         shown = "an error without it"
     else:

@@ -282,7 +282,7 @@ fn what_is_long_says_at_a_terminal_how_far_it_has_come() {
     assert!(output.status.success(), "{out}");
     let said = format!("\r{}-0: offset ", topic.name);
     assert!(
-        out.contains(&said) && out.contains(" tickets looked at, 0 without their object"),
+        out.contains(&said) && out.contains(" tickets looked at, 0 without an object"),
         "{out}"
     );
     let (_, table) = out.rsplit_once('\r').unwrap();

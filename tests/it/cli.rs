@@ -48,7 +48,7 @@ config/libraryd.yaml is fine.
 
 brokers      localhost:9092
 clients      127.0.0.1:19092
-told         localhost, ports 19093-19102, for brokers 0-9
+advertised   localhost, ports 19093-19102, for brokers 0-9
 admin        http://127.0.0.1:9644
 mode         enforce
 frame_bytes  100MiB

@@ -12,5 +12,6 @@ mod clients;
 mod formats;
 mod ladder;
 mod lies;
+mod measures;
 mod near;
 mod pieces;

@@ -59,13 +59,16 @@ fn batches() -> Vec<Bytes> {
 /// What is over at an offset: gate and size.
 type Over = BTreeMap<i64, Vec<(String, Value)>>;
 
-fn scanned(kafka: &Kafka, topic: &str) -> Ran {
-    let yaml = format!(
+fn yaml(kafka: &Kafka) -> String {
+    format!(
         "cluster: {{bootstrap_servers: [{:?}]}}\n{RULES}\n",
         kafka.bootstrap().split(',').next().unwrap()
-    );
+    )
+}
+
+fn scanned(kafka: &Kafka, topic: &str) -> Ran {
     let arguments = ["scan", topic, "--examples", "100000", "--output", "json"];
-    command::sizegate(&arguments, &yaml)
+    command::sizegate(&arguments, &yaml(kafka))
 }
 
 fn found(scan: &Value, verdict: &str) -> Over {
@@ -239,19 +242,15 @@ fn only_what_is_asked_for_is_read_and_a_table_names_places_but_no_content() {
             0
         );
     }
-    let yaml = format!(
-        "cluster: {{bootstrap_servers: [{:?}]}}\n{RULES}\n",
-        kafka.bootstrap()
-    );
     let scan = |more: &[&str]| {
         let arguments: Vec<&str> = ["scan", &topic.name].iter().chain(more).copied().collect();
-        command::sizegate(&arguments, &yaml)
+        command::sizegate(&arguments, &yaml(kafka))
     };
     let all = scan(&["--max-rate", "10MiB"]);
     assert_eq!(all.code, 1, "{all:?}");
     assert!(
         all.out
-            .contains("would be refused: 1 batches at gate batch, limit 20,000 (rule \"wire\")"),
+            .contains("would be refused: 1 batch at gate batch, limit 20,000 (rule \"wire\")"),
         "{}",
         all.out
     );
@@ -261,7 +260,30 @@ fn only_what_is_asked_for_is_read_and_a_table_names_places_but_no_content() {
     );
     let from = scan(&["--from", "2"]);
     assert_eq!(from.code, 0, "{from:?}");
-    assert!(from.out.contains(": 1 batches, 1 records"), "{}", from.out);
+    assert!(from.out.contains(": 1 batch, 1 record, "), "{}", from.out);
     let none = scan(&["--last", "1ms"]);
-    assert!(none.out.contains(": 0 batches"), "{}", none.out);
+    assert!(none.out.contains(": 0 batches, 0 records"), "{}", none.out);
+    assert!(!all.out.contains("--at-least"), "{}", all.out);
+}
+
+#[test]
+fn a_batch_is_never_held_uncompressed() {
+    const UNCOMPRESSED_BYTES: usize = 160 << 20;
+    const DATA_KIB: usize = 128 << 10;
+    let kafka = Kafka::shared("4.4.0");
+    let topic = kafka.topic("scan-deep-large", 1, &[("max.message.bytes", "10000000")]);
+    let records = batch([Record::of_a(UNCOMPRESSED_BYTES)]).codec(Codec::Gzip);
+    let uncompressed = records.uncompressed_bytes();
+    let mut direct = Connection::open(kafka.bootstrap());
+    let produced = direct.produce(9, -1, &[Part::new(&topic, records.build())]);
+    assert_eq!(produced[0].code, 0);
+    let ran = command::sizegate_within(
+        DATA_KIB,
+        &["scan", &topic.name, "--output", "json"],
+        &yaml(kafka),
+    );
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let tally = &ran.json()["topics"][0];
+    assert_eq!(tally["sizes"]["uncompressed"]["max"], uncompressed);
+    assert_eq!(tally["verdicts"]["refused"], 1);
 }

@@ -136,7 +136,7 @@ fn a_file_of_measurements_becomes_rules_that_check_accepts() {
         "# app-store-changelog: left out, one of Kafka Streams' topics",
         "# mm2-offset-syncs.west.internal: left out, one of MirrorMaker's topics",
         "# connect-offsets: left out, one of Kafka Connect's topics",
-        "# quiet: nothing to suggest, 7 records measured (--at-least 100)",
+        "# quiet: nothing to suggest: 7 records measured, fewer than 100",
         "# Some topics have no label of their own",
         "batch_bytes: inherit   # 9100 batches, none above 64KiB; a limit under 1MiB makes clients lose small records",
         "batch_bytes: 4MiB   # refuses none of 903 batches",

@@ -34,10 +34,25 @@ impl Ran {
 
 /// Runs `sizegate` with these arguments and a config file of this text.
 pub fn sizegate(arguments: &[&str], yaml: &str) -> Ran {
+    run(
+        Command::new(env!("CARGO_BIN_EXE_sizegate")),
+        arguments,
+        yaml,
+    )
+}
+
+/// As [`sizegate`], and it ends where it asks for more memory of its own than so many KiB, its threads' stacks included.
+pub fn sizegate_within(data_kib: usize, arguments: &[&str], yaml: &str) -> Ran {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", "ulimit -d \"$0\" && exec \"$@\""]);
+    shell.args([&data_kib.to_string(), env!("CARGO_BIN_EXE_sizegate")]);
+    run(shell, arguments, yaml)
+}
+
+fn run(mut command: Command, arguments: &[&str], yaml: &str) -> Ran {
     let dir = new_dir("command");
     let file = dir.join("sizegate.yaml");
     std::fs::write(&file, yaml).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sizegate"));
     command.args(arguments).arg("--config").arg(&file);
     let ran = Ran::of(command);
     let _ = std::fs::remove_dir_all(&dir);

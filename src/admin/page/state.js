@@ -61,7 +61,7 @@ export function attention(state) {
   const groups = now(state.recent);
   if (groups.length) {
     const refused = groups.filter((group) => !group.is_observed);
-    state.badges.refusals = { kind: refused.length ? "over" : "near", text: number(groups.length), words: "kinds in the last ten minutes" };
+    state.badges.refusals = { kind: refused.length ? "over" : "near", text: number(groups.length), words: `${groups.length === 1 ? "kind" : "kinds"} in the last ten minutes` };
   }
   const gaps = misaligned(state.families);
   if (gaps.length) {

@@ -14,7 +14,7 @@ use crate::findings::{
     Acknowledged, ClusterFacts, Commands, Comparison, Finding, Severity, Unseen, Value,
     acknowledge, find,
 };
-use crate::text::grouped;
+use crate::text::{counted, grouped};
 
 /// Topics of one finding that are named; the rest are counted.
 const NAMED: usize = 5;
@@ -166,10 +166,10 @@ fn text(
     let _ = writeln!(
         text,
         "{} and {} looked at: {}, {}{acknowledged}.",
-        plural(facts.topics.len(), "topic"),
-        plural(facts.brokers.len(), "broker"),
-        plural(errors, "error"),
-        plural(warnings, "warning"),
+        counted(facts.topics.len() as u64, "topic"),
+        counted(facts.brokers.len() as u64, "broker"),
+        counted(errors as u64, "error"),
+        counted(warnings as u64, "warning"),
     );
     text
 }
@@ -179,11 +179,6 @@ fn count(findings: &[Finding], severity: Severity) -> usize {
         .iter()
         .filter(|finding| finding.severity == severity);
     of.count()
-}
-
-fn plural(count: usize, what: &str) -> String {
-    let end = if count == 1 { "" } else { "s" };
-    format!("{} {what}{end}", grouped(count as u64))
 }
 
 fn one(finding: &Finding, text: &mut String) {

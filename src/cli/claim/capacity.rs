@@ -11,7 +11,7 @@ use super::{Outcome, show};
 use crate::claim::{Account, Prices, Rates};
 use crate::cli::check::Output;
 use crate::config::size;
-use crate::text::{grouped, row, table};
+use crate::text::{counted, grouped, row, table};
 
 /// Arguments of `claim capacity`.
 #[derive(Debug, Args)]
@@ -114,12 +114,12 @@ pub(super) fn run(args: &CapacityArgs) -> ExitCode {
 
 fn text(rates: &Rates, account: &Account) -> String {
     let mut text = format!(
-        "{} values of {} bytes a day; Kafka keeps {} copies for {} days, the store one for {} days.\n\n",
-        grouped(rates.events_per_day),
-        grouped(rates.value_bytes),
-        rates.replication,
-        rates.kafka_days,
-        rates.object_days
+        "{} of {} a day; Kafka keeps {} for {}, the store one for {}.\n\n",
+        counted(rates.events_per_day, "value"),
+        counted(rates.value_bytes, "byte"),
+        counted(rates.replication, "copy"),
+        counted(rates.kafka_days, "day"),
+        counted(rates.object_days, "day")
     );
     let batched = format!("Kafka, tickets in batches of {}", rates.records_per_batch);
     let lines = [

@@ -176,7 +176,7 @@ async fn missing(desk: &Desk<'_>, nowhere: &Place, checks: &mut Checks) {
         ),
         Err(failure) => {
             let mut said = format!("asked for an object that is not there: {failure}");
-            said.push_str("; a lost object cannot be told from a missing right");
+            said.push_str("; a lost object cannot be told from a missing permission");
             let right = "s3:ListBucket on the bucket itself";
             checks.push(
                 "missing",

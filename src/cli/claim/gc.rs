@@ -23,7 +23,7 @@ use super::tickets::worst;
 use super::{Common, Desk, Outcome, with_desk};
 use crate::claim::{Failure, Listed, Moved, Namespace, Place};
 use crate::config::duration;
-use crate::text::{grouped, row, table};
+use crate::text::{counted, grouped, row, table};
 
 /// Objects that one run moves; the next goes on.
 const MOST_STEPS: usize = 100_000;
@@ -286,7 +286,7 @@ async fn apply(
             Err(failure) => failures.push((planned.listed.key, failure)),
         }
         done = done.saturating_add(1);
-        progress.say(|| format!("{} of {} objects moved", grouped(done), grouped(all)));
+        progress.say(|| format!("{} of {} moved", grouped(done), counted(all, "object")));
     }
 }
 
@@ -384,19 +384,19 @@ impl Found {
             .fold(0, u64::saturating_add);
         if self.unreadable > 0 {
             say(format!(
-                "{} batches could not be read: what they name is not known, so nothing goes.",
-                grouped(self.unreadable)
+                "{} could not be read: what is named there is not known, so nothing goes.",
+                counted(self.unreadable, "batch")
             ));
         } else if left > 0 && !args.restore {
             say(format!(
-                "{} objects are left alone, because their topics' tickets were not read: name these topics, or --gone-topics.",
-                grouped(left)
+                "{} left alone, because the tickets of their topics were not read: name these topics, or --gone-topics.",
+                counted(left, "object")
             ));
         }
         if self.foreign > 0 {
             say(format!(
-                "{} objects are left alone, because no sizegate wrote them.",
-                grouped(self.foreign)
+                "{} left alone, written by no sizegate.",
+                counted(self.foreign, "object")
             ));
         }
         for (key, failure) in &self.failures {

@@ -15,7 +15,7 @@ use super::references::{Names, References};
 use super::tickets::worst;
 use super::{Common, Desk, Outcome, with_desk};
 use crate::claim::{Listed, Namespace};
-use crate::text::{grouped, rfc3339, row, table};
+use crate::text::{counted, grouped, rfc3339, row, table};
 
 /// Keys that are kept as examples, of each topic; and shown in a table.
 const KEPT: usize = 1_000;
@@ -125,7 +125,7 @@ impl Counted<'_> {
         }
         let objects = of.objects;
         self.progress
-            .say(|| format!("{}: {} objects", object.key, grouped(objects)));
+            .say(|| format!("{}: {}", object.key, counted(objects, "object")));
     }
 }
 
@@ -171,8 +171,8 @@ fn outcome(of: &BTreeMap<String, OfTopic>, read: &References) -> Outcome {
     }
     if unreadable > 0 {
         text.push_str(&format!(
-            "\n{} batches could not be read: what they name may be counted as orphans.\n",
-            grouped(unreadable)
+            "\n{} could not be read: objects named there may be counted as orphans.\n",
+            counted(unreadable, "batch")
         ));
     }
     let topics = of.iter().map(|(topic, of)| {

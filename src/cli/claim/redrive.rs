@@ -21,7 +21,7 @@ use crate::claim::{Class, OpenBatch, Place, Ticket, Unopened};
 use crate::cluster::{At, Cluster, NewRecord, Producer};
 use crate::codec::Decoders;
 use crate::findings::Commands;
-use crate::text::{grouped, row, table};
+use crate::text::{counted, grouped, row, table};
 
 /// Says of a record that was written again where it was: topic, partition and offset.
 const FROM: &str = "x-claim-redriven-from";
@@ -113,7 +113,7 @@ async fn redrive(
             true => Fate::Before,
             false => one(args, desk, &fallen, producer).await?,
         };
-        progress.say(|| format!("{} records", grouped(fates.len() as u64)));
+        progress.say(|| counted(fates.len() as u64, "record"));
         fates.push((fallen, fate));
     }
     drop(progress);

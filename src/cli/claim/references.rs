@@ -15,7 +15,7 @@ use crate::cluster::{At, Cluster, ReadError, Wanted};
 use crate::codec::Decoders;
 use crate::findings::claims::holders;
 use crate::findings::{Commands, Comparison};
-use crate::text::grouped;
+use crate::text::{counted, grouped};
 
 /// Every topic that may hold tickets: those that are offloaded and those asked for, their fallback topics, their retry and
 /// dead-letter topics, and what somebody says beside.
@@ -189,10 +189,10 @@ impl Tickets {
                     let (at, count) = (batch.last_offset, tickets.hashes.len());
                     progress.say(|| {
                         format!(
-                            "{topic}-{partition}: offset {} of {}, {} tickets",
+                            "{topic}-{partition}: offset {} of {}, {}",
                             grouped(at.unsigned_abs()),
                             grouped(end.unsigned_abs()),
-                            grouped(count as u64)
+                            counted(count as u64, "ticket")
                         )
                     });
                 }

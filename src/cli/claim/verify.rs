@@ -15,7 +15,7 @@ use super::{Common, Desk, Outcome, read_error, with_desk};
 use crate::claim::{Class, Failure, Namespace, OpenBatch, Place, Ticket, Unopened, tickets};
 use crate::cluster::{At, ReadError, TopicReader};
 use crate::codec::Decoders;
-use crate::text::{grouped, row, table};
+use crate::text::{counted, grouped, row, table};
 
 /// Objects that are read at once, and the most bytes of them: a larger one is read alone.
 const AT_ONCE: usize = 8;
@@ -155,10 +155,10 @@ impl Verifying<'_> {
             let (tally, topic, at) = (&self.tally, &self.args.topic, batch.last_offset);
             self.progress.say(|| {
                 format!(
-                    "{topic}-{partition}: offset {} of {}, {} tickets looked at, {} without their object",
+                    "{topic}-{partition}: offset {} of {}, {} looked at, {} without an object",
                     grouped(at.unsigned_abs()),
                     grouped(end.unsigned_abs()),
-                    grouped(tally.tickets),
+                    counted(tally.tickets, "ticket"),
                     grouped(tally.missing.saturating_add(tally.corrupt))
                 )
             });

@@ -1,6 +1,6 @@
 //! Quantiles of sizes in bounded memory: each size to within a sixty-fourth of itself, the largest exactly.
 
-use crate::inspect::SIZE_BOUNDS_BYTES;
+use crate::inspect::{SIZE_BOUNDS_BYTES, size_place};
 
 /// Buckets for each doubling: the bound of a bucket is at most 1/64 above what is in it.
 const STEPS_BITS: u32 = 6;
@@ -49,12 +49,25 @@ impl Sketch {
         if let Some(count) = self.counts.get_mut(at) {
             *count = count.saturating_add(1);
         }
-        let bound = SIZE_BOUNDS_BYTES.partition_point(|bound| *bound < bytes);
-        if let Some(count) = self.bounded.get_mut(bound) {
+        if let Some(count) = self.bounded.get_mut(size_place(bytes)) {
             *count = count.saturating_add(1);
         }
         self.count = self.count.saturating_add(1);
         self.largest = self.largest.max(bytes);
+    }
+
+    /// The sizes of another, too.
+    pub(super) fn merge(&mut self, other: &Self) {
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        let counts = self.counts.iter_mut().zip(&other.counts);
+        let bounded = self.bounded.iter_mut().zip(&other.bounded);
+        for (ours, theirs) in counts.chain(bounded) {
+            *ours = ours.saturating_add(*theirs);
+        }
+        self.count = self.count.saturating_add(other.count);
+        self.largest = self.largest.max(other.largest);
     }
 
     pub(super) const fn count(&self) -> u64 {
@@ -108,6 +121,22 @@ mod tests {
             assert!(place(bytes) >= place(last));
             last = bytes;
         }
+    }
+
+    #[test]
+    fn two_sketches_make_the_one_of_all_sizes() {
+        let (mut all, mut odd, mut even) = <(Sketch, Sketch, Sketch)>::default();
+        for n in 0..3_000u64 {
+            let bytes = n * n * 7;
+            all.add(bytes);
+            if n % 2 == 0 { &mut even } else { &mut odd }.add(bytes);
+        }
+        even.merge(&odd);
+        assert_eq!((even.count(), even.largest()), (3_000, 2_999 * 2_999 * 7));
+        for per_mille in [1, 500, 990, 1000] {
+            assert_eq!(even.per_mille(per_mille), all.per_mille(per_mille));
+        }
+        assert!(even.at_most().eq(all.at_most()));
     }
 
     #[test]

@@ -2,19 +2,22 @@
 
 use std::fmt::Write;
 
-use super::tally::{Example, Finding, Found, MEASURED, Tally, What};
+use super::tally::{Example, Finding, Found, Tally, What};
 use crate::policy::Size;
-use crate::text::{grouped, row, table};
+use crate::text::{counted, grouped, row, table};
 use crate::vocabulary::Source;
 
 /// One topic.
 pub(super) fn text(topic: &str, tally: &Tally) -> String {
     let mut out = String::new();
-    let bytes = grouped(tally.bytes);
-    let (batches, records) = (grouped(tally.batches), grouped(tally.records));
     line(
         &mut out,
-        format_args!("{topic}: {batches} batches, {records} records, {bytes} bytes"),
+        format_args!(
+            "{topic}: {}, {}, {}",
+            counted(tally.batches, "batch"),
+            counted(tally.records, "record"),
+            counted(tally.bytes, "byte")
+        ),
     );
     out.push_str(&sizes(tally));
     for (what, title) in [
@@ -35,35 +38,37 @@ pub(super) fn text(topic: &str, tally: &Tally) -> String {
         }
     }
     if tally.offloaded_records > 0 {
-        let (records, bytes) = (
-            grouped(tally.offloaded_records),
-            grouped(tally.offloaded_bytes),
-        );
-        line(
-            &mut out,
-            format_args!("    {records} values, {bytes} bytes"),
-        );
+        let values = counted(tally.offloaded_records, "value");
+        let bytes = counted(tally.offloaded_bytes, "byte");
+        line(&mut out, format_args!("    {values}, {bytes}"));
     }
     if !tally.refuses() && tally.batches > 0 {
         line(&mut out, format_args!("  nothing would be refused"));
     }
-    for (count, what) in [
+    for (count, what, left) in [
         (
             tally.left_batches,
-            "batches are not judged by size: an old format, damaged, or the broker's to judge",
+            "batch",
+            "not judged by size: an old format, damaged, or the broker's to judge",
         ),
         (
             tally.unread_batches,
-            "batches whose records could not be measured to their end",
+            "batch",
+            "with records that could not be measured to the end",
         ),
-        (tally.control_batches, "markers of transactions, left out"),
+        (
+            tally.control_batches,
+            "transaction marker",
+            "left out: the broker's own",
+        ),
         (
             tally.deleted_offsets,
-            "offsets were deleted before they were read",
+            "offset",
+            "deleted before they could be read",
         ),
     ] {
         if count > 0 {
-            line(&mut out, format_args!("  {}: {what}", grouped(count)));
+            line(&mut out, format_args!("  {} {left}", counted(count, what)));
         }
     }
     out.push('\n');
@@ -72,10 +77,7 @@ pub(super) fn text(topic: &str, tally: &Tally) -> String {
 
 fn sizes(tally: &Tally) -> String {
     let mut rows = vec![row(["  bytes", "p50", "p90", "p99", "p99.9", "max"])];
-    for gate in MEASURED {
-        let Some(sketch) = tally.sizes.get(&gate) else {
-            continue;
-        };
+    for (gate, sketch) in tally.sizes() {
         let of = |per_mille| grouped(sketch.per_mille(per_mille));
         rows.push(row([
             &format!("  {gate}"),
@@ -90,11 +92,8 @@ fn sizes(tally: &Tally) -> String {
 }
 
 fn told(finding: &Finding, found: &Found) -> String {
-    let mut told = format!(
-        "{} batches at gate {}",
-        grouped(found.batches),
-        finding.gate
-    );
+    let batches = counted(found.batches, "batch");
+    let mut told = format!("{batches} at gate {}", finding.gate);
     if let Some(limit) = found.limit_bytes {
         let _ = write!(told, ", limit {}", grouped(limit));
     }

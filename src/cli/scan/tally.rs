@@ -10,6 +10,8 @@ use super::sketch::Sketch;
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader, RecordSizes, RecordStream};
 use crate::cli::suggest::{Histogram, Measured};
 use crate::codec::{Decoders, Output};
+use crate::count::Count as _;
+use crate::inspect::Measures;
 use crate::policy::{Size, Violation};
 use crate::proxy::{Fate, Tried};
 use crate::vocabulary::{Codec, Gate, Source};
@@ -17,7 +19,7 @@ use crate::vocabulary::{Codec, Gate, Source};
 /// Uncompressed bytes of one batch that are measured.
 const MOST_DECODED_BYTES: u64 = 1 << 30;
 
-/// The gates whose sizes are shown, in this order.
+/// The gates whose sizes are shown, in this order, which [`Walk`] goes by.
 pub(super) const MEASURED: [Gate; 7] = [
     Gate::Batch,
     Gate::Uncompressed,
@@ -93,7 +95,8 @@ pub(super) struct Tally {
     pub(super) fates: BTreeMap<&'static str, u64>,
     pub(super) offloaded_records: u64,
     pub(super) offloaded_bytes: u64,
-    pub(super) sizes: BTreeMap<Gate, Sketch>,
+    /// In the order of [`MEASURED`].
+    sizes: [Sketch; MEASURED.len()],
     pub(super) found: BTreeMap<Finding, Found>,
     most_examples: usize,
 }
@@ -106,21 +109,27 @@ impl Tally {
         }
     }
 
-    /// A batch that its producer sent: its sizes.
-    pub(super) fn measure(&mut self, header: &BatchHeader, batch: &[u8], decoders: &mut Decoders) {
+    /// A batch that its producer sent: its sizes. Says the largest, where all of it could be read.
+    pub(super) fn measure(
+        &mut self,
+        header: &BatchHeader,
+        batch: &[u8],
+        decoders: &mut Decoders,
+    ) -> Option<Measures> {
         self.batches = self.batches.saturating_add(1);
         let wire_bytes = header.wire_bytes();
         self.bytes = self.bytes.saturating_add(wire_bytes);
         self.sketch(Gate::Batch, wire_bytes);
         let (Some(codec), Ok(count)) = (header.codec(), u32::try_from(header.records_count)) else {
             self.unread_batches = self.unread_batches.saturating_add(1);
-            return;
+            return None;
         };
         let payload = batch.get(BATCH_HEADER_BYTES..).unwrap_or_default();
         let mut walk = Walk {
             stream: RecordStream::new(count),
             decoded: 0,
             is_broken: false,
+            measures: Measures::NONE,
             tally: self,
         };
         if codec == Codec::None {
@@ -133,17 +142,57 @@ impl Tally {
         }
         let is_whole = !walk.is_broken && walk.stream.is_complete();
         let records = u64::from(walk.stream.complete_records());
-        let uncompressed = walk.decoded.saturating_add(BATCH_HEADER_BYTES as u64);
+        let measures = Measures {
+            uncompressed_bytes: walk.decoded.saturating_add(BATCH_HEADER_BYTES as u64),
+            ..walk.measures
+        };
         self.records = self.records.saturating_add(records);
-        if is_whole {
-            self.sketch(Gate::Uncompressed, uncompressed);
-        } else {
-            self.unread_batches = self.unread_batches.saturating_add(1);
+        if !is_whole {
+            self.unread_batches.increment();
+            return None;
         }
+        self.sketch(Gate::Uncompressed, measures.uncompressed_bytes);
+        Some(measures)
     }
 
     fn sketch(&mut self, gate: Gate, bytes: u64) {
-        self.sizes.entry(gate).or_default().add(bytes);
+        let at = MEASURED.iter().position(|measured| *measured == gate);
+        if let Some(sketch) = at.and_then(|at| self.sizes.get_mut(at)) {
+            sketch.add(bytes);
+        }
+    }
+
+    /// The gates of which there are sizes.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = (Gate, &Sketch)> {
+        let sizes = MEASURED.into_iter().zip(&self.sizes);
+        sizes.filter(|(_, sketch)| sketch.count() > 0)
+    }
+
+    /// What another found in other batches of the same topic.
+    pub(super) fn merge(&mut self, other: Self) {
+        for (ours, theirs) in [
+            (&mut self.batches, other.batches),
+            (&mut self.records, other.records),
+            (&mut self.bytes, other.bytes),
+            (&mut self.control_batches, other.control_batches),
+            (&mut self.left_batches, other.left_batches),
+            (&mut self.unread_batches, other.unread_batches),
+            (&mut self.deleted_offsets, other.deleted_offsets),
+            (&mut self.offloaded_records, other.offloaded_records),
+            (&mut self.offloaded_bytes, other.offloaded_bytes),
+        ] {
+            ours.increase_by(theirs);
+        }
+        for (word, count) in other.fates {
+            self.fates.entry(word).or_default().increase_by(count);
+        }
+        for (ours, theirs) in self.sizes.iter_mut().zip(&other.sizes) {
+            ours.merge(theirs);
+        }
+        for (finding, found) in other.found {
+            let ours = self.found.entry(finding).or_default();
+            ours.merge(found, self.most_examples);
+        }
     }
 
     /// What would become of it.
@@ -238,7 +287,7 @@ impl Tally {
     /// For `suggest`.
     pub(super) fn measured(&self) -> Measured {
         let of = |gate: Gate| {
-            let Some(sketch) = self.sizes.get(&gate) else {
+            let Some((_, sketch)) = self.sizes().find(|(of, _)| *of == gate) else {
                 return Histogram::default();
             };
             let at_most = sketch.at_most().map(|(bound, count)| (bound, count as f64));
@@ -256,8 +305,7 @@ impl Tally {
 
     pub(super) fn to_json(&self) -> Value {
         let sizes: serde_json::Map<String, Value> = self
-            .sizes
-            .iter()
+            .sizes()
             .map(|(gate, sketch)| {
                 let sizes = json!({
                     "count": sketch.count(), "p50": sketch.per_mille(500), "p90": sketch.per_mille(900),
@@ -282,6 +330,20 @@ impl Tally {
 }
 
 impl Found {
+    /// Each has the first places of those it saw, so that the first of both are among them.
+    fn merge(&mut self, other: Self, most_examples: usize) {
+        self.batches.increase_by(other.batches);
+        self.limit_bytes = self.limit_bytes.or(other.limit_bytes);
+        let bytes = |size: Option<Size>| size.map(Size::bytes);
+        if bytes(other.largest) > bytes(self.largest) {
+            self.largest = other.largest;
+        }
+        self.examples.extend(other.examples);
+        self.examples
+            .sort_by_key(|example| (example.partition, example.offset));
+        self.examples.truncate(most_examples);
+    }
+
     fn to_json(&self, finding: &Finding) -> Value {
         let examples: Vec<Value> = self
             .examples
@@ -316,23 +378,22 @@ struct Walk<'a> {
     stream: RecordStream,
     decoded: u64,
     is_broken: bool,
+    measures: Measures,
     tally: &'a mut Tally,
 }
 
 impl Output for Walk<'_> {
     fn piece(&mut self, bytes: &[u8]) -> ControlFlow<()> {
         self.decoded = self.decoded.saturating_add(bytes.len() as u64);
-        let tally = &mut *self.tally;
+        let [_, _, record, estimate, key, value, headers] = &mut self.tally.sizes;
+        let measures = &mut self.measures;
         let fed = self.stream.feed(bytes, |sizes: &RecordSizes| {
-            for (gate, bytes) in [
-                (Gate::Record, sizes.record_bytes),
-                (Gate::Estimate, sizes.estimate_bytes),
-                (Gate::Key, sizes.key_bytes),
-                (Gate::Value, sizes.value_bytes),
-                (Gate::Headers, sizes.headers_bytes),
-            ] {
-                tally.sketch(gate, bytes);
-            }
+            measures.record(sizes);
+            record.add(sizes.record_bytes);
+            estimate.add(sizes.estimate_bytes);
+            key.add(sizes.key_bytes);
+            value.add(sizes.value_bytes);
+            headers.add(sizes.headers_bytes);
             ControlFlow::Continue(())
         });
         if fed.is_err() {
@@ -348,5 +409,35 @@ impl Output for Walk<'_> {
         } else {
             ControlFlow::Continue(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(partition: i32, offsets: &[i64], largest: u64) -> Found {
+        let example = |offset: &i64| Example {
+            partition,
+            offset: *offset,
+            record: None,
+            size: None,
+        };
+        Found {
+            batches: offsets.len() as u64,
+            largest: Some(Size::Exact(largest)),
+            limit_bytes: Some(10),
+            examples: offsets.iter().map(example).collect(),
+        }
+    }
+
+    #[test]
+    fn the_first_places_are_named_whoever_found_them() {
+        let mut first = found(0, &[3, 9, 11], 20);
+        first.merge(found(0, &[1, 4], 50), 3);
+        first.merge(found(1, &[0], 40), 3);
+        let offsets: Vec<i64> = first.examples.iter().map(|at| at.offset).collect();
+        assert_eq!((first.batches, offsets), (6, vec![1, 3, 4]));
+        assert_eq!(first.largest, Some(Size::Exact(50)));
     }
 }

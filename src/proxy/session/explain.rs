@@ -269,7 +269,7 @@ impl Session {
         }
         if self.shared.cluster.status().missing_rights.is_some() {
             return format!(
-                "{MOST_LIKELY}, which sizegate could not read (/readyz says which right is missing)"
+                "{MOST_LIKELY}, which sizegate could not read (/readyz says which permission is missing)"
             );
         }
         format!("{MOST_LIKELY}, which sizegate has not read yet")

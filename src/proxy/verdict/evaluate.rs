@@ -10,7 +10,7 @@ use crate::batch::{
 };
 use crate::config::Decode;
 use crate::inspect::{
-    DeepLimits, Effort, Inspection, Judgement, NearGates, Over, Scratch, inspect,
+    DeepLimits, Effort, Inspection, Judgement, Measures, NearGates, Over, Scratch, inspect,
     inspect_message_set,
 };
 use crate::policy::{BatchFacts, Learned, Size, Violation};
@@ -67,6 +67,12 @@ impl Look {
         all_gates: false,
         is_over: false,
     };
+
+    fn effort(self) -> Effort {
+        self.near_share.map_or(Effort::VERDICT, |share| {
+            Effort::VERDICT.noticing_near(share)
+        })
+    }
 }
 
 /// What was found inside a batch.
@@ -112,10 +118,7 @@ fn see(
             *left = left.saturating_sub(inspection.spent_bytes());
             inspection
         };
-        let effort = wanted.near_share.map_or(Effort::VERDICT, |share| {
-            Effort::VERDICT.noticing_near(share)
-        });
-        let mut inspection = inspect_with(effort, scratch);
+        let mut inspection = inspect_with(wanted.effort(), scratch);
         let is_over = wanted.is_over || matches!(inspection.finding, Judgement::Over(_));
         let mut overs = Vec::new();
         if wanted.all_gates && is_over && !inspection.is_cut {
@@ -154,6 +157,8 @@ pub(super) struct Evaluation<'a> {
     learned: Option<(Arc<TopicHandle>, Option<Learned>)>,
     /// What was learned of the cluster does not count.
     by_rules_only: bool,
+    /// Of the one batch of the request, where somebody measured it before.
+    measures: Option<&'a Measures>,
     long: Vec<LongDecode>,
 }
 
@@ -173,8 +178,15 @@ impl<'a> Evaluation<'a> {
             asked,
             learned: None,
             by_rules_only: false,
+            measures: None,
             long: Vec::new(),
         }
+    }
+
+    /// The request is one batch, and its sizes are known.
+    pub(super) const fn knowing(mut self, measures: Option<&'a Measures>) -> Self {
+        self.measures = measures;
+        self
     }
 
     /// From now on the broker judges by its own limits, or refuses all of the request: only what is configured counts.
@@ -470,6 +482,11 @@ impl<'a> Evaluation<'a> {
             is_rewritten: header.magic == 2 && measured.topic.is_rewritten(header.codec()),
             ..self.limits_inside(&measured.topic)
         };
+        let by_measures = |measures: &Measures| measures.within(&header, &limits, look.effort());
+        if let Some(inspection) = self.measures.and_then(by_measures) {
+            let overs = Vec::new();
+            return (Seen { inspection, overs }, true);
+        }
         let seen = self.inspect_now(&header, bytes, &limits, look);
         let is_cut = seen.inspection.is_cut || seen.inspection.finding == Judgement::Unfinished;
         if is_cut && !self.has_decoded() && self.decode != Decode::Never {

@@ -1,11 +1,11 @@
 //! What would become of a batch if it were produced now: the verdict of a session, without one.
 //!
 //! Invariant: the same code decides as for a client's request; nothing is counted, logged, stored or sent on. What was
-//! confirmed of a topic once holds for the whole trial.
+//! confirmed of a topic once holds for the whole trial, whoever of those that share it asks next.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
@@ -14,6 +14,7 @@ use super::{
     inspect_long,
 };
 use crate::codec::Decoders;
+use crate::inspect::Measures;
 use crate::policy::Violation;
 use crate::proxy::session::{confirm, plan_one, rebuilt};
 use crate::proxy::{ClientInfo, Shared};
@@ -73,18 +74,35 @@ impl Tried {
     }
 }
 
+/// What was confirmed of topics; for all trials that judge by the same.
+#[derive(Debug, Clone, Default)]
+pub struct SharedConfirmed(Arc<Mutex<BTreeMap<Arc<str>, Confirmed>>>);
+
+impl SharedConfirmed {
+    fn get(&self, topic: &str) -> Option<Confirmed> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(topic).copied()
+    }
+
+    /// What was confirmed first stays.
+    fn keep(&self, topic: &Arc<str>, confirmed: Confirmed) -> Confirmed {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *known.entry(Arc::clone(topic)).or_insert(confirmed)
+    }
+}
+
 /// Judges batches as a session would.
 pub struct Trial {
     shared: Arc<Shared>,
     judge: Judge,
     client: ClientInfo,
-    confirmed: BTreeMap<Arc<str>, Confirmed>,
+    confirmed: SharedConfirmed,
     decoders: Decoders,
 }
 
 impl Trial {
     /// For a client that says nothing of itself.
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<Shared>, confirmed: SharedConfirmed) -> Self {
         Self {
             judge: Judge::new(Arc::clone(&shared), None),
             shared,
@@ -95,13 +113,21 @@ impl Trial {
                 principal: None,
                 revision: 0,
             },
-            confirmed: BTreeMap::new(),
+            confirmed,
             decoders: Decoders::default(),
         }
     }
 
-    /// Judges a batch as the broker stores it, for a partition that exists.
-    pub async fn judge(&mut self, topic: &str, partition: i32, stored: &[u8]) -> Tried {
+    /// Judges a batch as the broker stores it, for a partition that exists. Where all of it was `measured`, it is decoded
+    /// only to tell what is over.
+    pub async fn judge(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        stored: &[u8],
+        measured: Option<Measures>,
+    ) -> Tried {
+        self.judge.measures = measured;
         let mut frame = frame(topic, partition, stored);
         let mut asked = Gathered::default();
         (asked.ids, asked.names, asked.frame) = (true, true, true);
@@ -114,12 +140,13 @@ impl Trial {
                 Ok(Step::Do(Work::Decode(long))) => asked.inspect(inspect_long(&frame, &long)),
                 Ok(Step::Ask(Question::Topics(to_confirm))) => {
                     for wanted in to_confirm {
-                        let known = self.confirmed.get(&wanted.topic).copied();
-                        let confirmed = match known {
+                        let confirmed = match self.confirmed.get(&wanted.topic) {
                             Some(known) => known,
-                            None => confirm(&self.shared, &wanted, None).await,
+                            None => {
+                                let said = confirm(&self.shared, &wanted, None).await;
+                                self.confirmed.keep(&wanted.topic, said)
+                            }
                         };
-                        self.confirmed.insert(Arc::clone(&wanted.topic), confirmed);
                         asked.confirm(wanted.topic, confirmed);
                     }
                     asked.limits = true;
@@ -162,6 +189,10 @@ impl Trial {
             .flatten();
         asked.offload = Some(Box::new(progress));
         asked.forget_inspected();
+        if made.is_some() {
+            // Other records than were measured.
+            self.judge.measures = None;
+        }
         made.unwrap_or_else(|| frame.clone())
     }
 
