@@ -31,12 +31,9 @@ impl Store {
                 "the object is larger than its value",
             ));
         }
-        let object = self.object(place, object_bytes).await?;
         let (form, size, digest) = (ticket.form, ticket.size, ticket.sha256);
-        let restored = tokio::task::spawn_blocking(move || restore(object, form, size, &digest));
-        restored
-            .await
-            .map_err(|_| Failure::new(Class::Transient, "Stopped", "the process ends"))?
+        let restored = move |object| restore(object, form, size, &digest);
+        self.object_made(place, object_bytes, restored).await?
     }
 }
 

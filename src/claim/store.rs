@@ -4,6 +4,8 @@
 //! that comes back is the one that the ticket promises; every request ends in a bounded time.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +13,8 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    GetResult, GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+    PutPayload,
 };
 
 use super::failure::{Class, Failure};
@@ -160,15 +163,34 @@ impl Store {
     /// # Errors
     /// [`Class::Corrupt`] is certain at the first attempt; [`Class::Missing`] is what one look found.
     pub async fn get(&self, place: &Place, bytes: u64) -> Result<Bytes, Failure> {
+        self.get_made(place, bytes, |object| object).await
+    }
+
+    /// The same, and what `make` makes of it where nobody waits for the thread: on the one that reads it, if it is a
+    /// file.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub(super) async fn get_made<T: Send + 'static>(
+        &self,
+        place: &Place,
+        bytes: u64,
+        make: impl FnOnce(Bytes) -> T + Clone + Send + 'static,
+    ) -> Result<T, Failure> {
         let path = self.path(place.key());
         let expected = usize::try_from(bytes)
             .map_err(|_| Failure::new(Class::Corrupt, "SizeMismatch", "larger than memory"))?;
         self.patience
-            .attempt(expected, || self.get_once(&path, expected))
+            .attempt(expected, || self.get_once(&path, expected, make.clone()))
             .await
     }
 
-    async fn get_once(&self, path: &Path, expected: usize) -> Result<Bytes, Failure> {
+    async fn get_once<T: Send + 'static>(
+        &self,
+        path: &Path,
+        expected: usize,
+        make: impl FnOnce(Bytes) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
         let object = self
             .store
             .get(path)
@@ -181,37 +203,12 @@ impl Store {
                 format_args!("{} bytes, not {expected}", object.meta.size),
             ));
         }
-        if matches!(object.payload, GetResultPayload::File(..)) {
+        if let GetResultPayload::File(file, _) = object.payload {
             // As a stream it comes in pieces of 8 KiB, each by a thread of its own.
-            let whole = object.bytes().await.map_err(|error| Failure {
-                class: Class::Transient,
-                ..Failure::of(&error)
-            })?;
-            return match whole.len() == expected {
-                true => Ok(whole),
-                false => Err(short(whole.len(), expected)),
-            };
+            return off_turn(move || read(file, expected).map(make)).await?;
         }
-        let mut chunks = object.into_stream();
-        let mut whole = Vec::with_capacity(expected);
-        while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(|error| Failure {
-                class: Class::Transient,
-                ..Failure::of(&error)
-            })?;
-            whole.extend_from_slice(
-                chunk
-                    .get(..expected.saturating_sub(whole.len()))
-                    .unwrap_or(&chunk),
-            );
-            if whole.len() == expected {
-                return Ok(whole.into());
-            }
-        }
-        if expected == 0 {
-            return Ok(Bytes::new());
-        }
-        Err(short(whole.len(), expected))
+        let whole = gather(object, expected).await?;
+        off_turn(move || make(whole)).await
     }
 
     /// Bytes and age of an object; `None`: there is none.
@@ -281,6 +278,46 @@ impl Store {
             bytes: object.size,
             written: object.last_modified.into(),
         }
+    }
+}
+
+/// Runs what takes long away from the thread that all requests run on.
+async fn off_turn<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Failure::new(Class::Transient, "Stopped", "the process ends"))
+}
+
+/// All of a file, which was that long a moment ago.
+fn read(file: File, expected: usize) -> Result<Bytes, Failure> {
+    let mut whole = Vec::with_capacity(expected);
+    let read = file.take(expected as u64).read_to_end(&mut whole);
+    read.map_err(|error| Failure::new(Class::Transient, "FileNotRead", error))?;
+    match whole.len() == expected {
+        true => Ok(whole.into()),
+        false => Err(short(whole.len(), expected)),
+    }
+}
+
+/// All of an object as it comes.
+async fn gather(object: GetResult, expected: usize) -> Result<Bytes, Failure> {
+    let mut chunks = object.into_stream();
+    let mut whole = Vec::with_capacity(expected);
+    while whole.len() < expected
+        && let Some(chunk) = chunks.next().await
+    {
+        let chunk = chunk.map_err(|error| Failure {
+            class: Class::Transient,
+            ..Failure::of(&error)
+        })?;
+        let wanted = expected.saturating_sub(whole.len());
+        whole.extend_from_slice(chunk.get(..wanted).unwrap_or(&chunk));
+    }
+    match whole.len() == expected {
+        true => Ok(whole.into()),
+        false => Err(short(whole.len(), expected)),
     }
 }
 

@@ -42,11 +42,24 @@ impl Store {
     /// # Errors
     /// As [`Store::get`]. [`Class::Missing`]: it is in neither.
     pub async fn object(&self, place: &Place, bytes: u64) -> Result<Bytes, Failure> {
-        let missing = match self.get(place, bytes).await {
+        self.object_made(place, bytes, |object| object).await
+    }
+
+    /// The same, and what `make` makes of it ([`Store::get_made`]).
+    ///
+    /// # Errors
+    /// As [`Store::object`].
+    pub(super) async fn object_made<T: Send + 'static>(
+        &self,
+        place: &Place,
+        bytes: u64,
+        make: impl FnOnce(Bytes) -> T + Clone + Send + 'static,
+    ) -> Result<T, Failure> {
+        let missing = match self.get_made(place, bytes, make.clone()).await {
             Err(failure) if failure.class == Class::Missing => failure,
             found => return found,
         };
-        match self.get(&place.in_trash(), bytes).await {
+        match self.get_made(&place.in_trash(), bytes, make).await {
             Ok(object) => Ok(object),
             Err(failure) if failure.class == Class::Transient => Err(failure),
             Err(_) => Err(missing),

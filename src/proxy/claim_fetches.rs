@@ -15,7 +15,7 @@ use crate::cluster;
 use crate::count::{Count as _, total};
 use crate::policy::ClaimRules;
 use crate::telemetry::ClaimCounts;
-use crate::wire::fetch_request::{INITIAL_EPOCH, Layout, TopicEntry};
+use crate::wire::fetch_request::{INITIAL_EPOCH, Layout};
 use crate::wire::produce::{MOST_ENTRIES, TopicKey};
 use crate::wire::{Malformed, Reason};
 
@@ -116,6 +116,10 @@ impl Asked {
         self.topics.get(&key.into())
     }
 
+    fn is_empty(&self) -> bool {
+        self.topics.is_empty()
+    }
+
     fn forget(&mut self, key: TopicKey<'_>, partitions: &[i32]) {
         let key = key.into();
         let Some(topic) = self.topics.get_mut(&key) else {
@@ -132,6 +136,9 @@ impl Asked {
     }
 
     fn remembered_bytes(&self) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
         let topics = self.topics.len().saturating_mul(TOPIC_ENTRY_BYTES);
         let partitions = self.partitions.saturating_mul(PARTITION_ENTRY_BYTES);
         total([topics, partitions])
@@ -150,6 +157,19 @@ pub(super) struct FetchAsked {
 }
 
 impl FetchAsked {
+    /// Lowers in `frame`, the request that it is, what the broker is asked for of such topics.
+    pub(super) fn lower(&self, layout: &Layout, frame: &mut [u8]) {
+        layout.lower_max_bytes(frame, RESPONSE_BYTES);
+        for entry in &layout.topics {
+            let key = layout.topic_key(frame, entry);
+            if key.is_ok_and(|key| self.asked.topic(key).is_some()) {
+                for partition in layout.partitions_of(entry) {
+                    partition.lower_max_bytes(frame, PARTITION_BYTES);
+                }
+            }
+        }
+    }
+
     /// About the memory that it takes; what several of them share is counted for each.
     pub(super) fn remembered_bytes(&self) -> usize {
         total([size_of::<Self>(), self.asked.remembered_bytes()])
@@ -187,46 +207,44 @@ impl ClaimFetches {
         self.asked.remembered_bytes()
     }
 
-    /// Hears a request of a consumer, and lowers in `frame` what it asks of such topics.
+    /// Hears a request of a consumer. What it asks of such topics has yet to be lowered ([`FetchAsked::lower`]).
     ///
     /// # Errors
     /// It asks for more partitions than are remembered.
     pub(super) fn hear(
         &mut self,
         layout: &Layout,
-        frame: &mut [u8],
+        frame: &[u8],
         version: i16,
         shared: &Shared,
         topics: &mut TopicCache,
     ) -> Result<Heard, Malformed> {
-        let goes_on = layout.session_epoch > INITIAL_EPOCH;
-        let is_heard = self.was_begun
-            && self.generation == topics.generation()
-            && self
-                .session_id
-                .is_none_or(|known| known == layout.session_id);
-        if goes_on && !is_heard {
-            return Ok(Heard::Unheard);
-        }
-        if goes_on {
+        if layout.session_epoch > INITIAL_EPOCH {
+            let is_heard = self.was_begun
+                && self.generation == topics.generation()
+                && self
+                    .session_id
+                    .is_none_or(|known| known == layout.session_id);
+            if !is_heard {
+                return Ok(Heard::Unheard);
+            }
             self.session_id = Some(layout.session_id);
+            self.forget(layout, frame)?;
         } else {
-            *self = Self {
-                was_begun: layout.session_epoch == INITIAL_EPOCH,
-                generation: topics.generation(),
-                ..Self::default()
-            };
+            self.was_begun = layout.session_epoch == INITIAL_EPOCH;
+            self.session_id = None;
+            self.generation = topics.generation();
+            if !self.asked.is_empty() {
+                self.asked = Arc::default();
+            }
         }
-        if !layout.topics.is_empty() || !layout.forgotten.is_empty() {
-            self.remember(layout, frame, shared, topics)?;
-        }
-        if self.asked.topics.is_empty() {
+        self.remember(layout, frame, shared, topics)?;
+        if self.asked.is_empty() {
             return Ok(Heard::Forwarded);
         }
         if !crate::wire::fetch::VERSIONS.contains(&version) {
             return Ok(Heard::TooOld);
         }
-        layout.lower_max_bytes(frame, RESPONSE_BYTES);
         Ok(Heard::Asks(Box::new(FetchAsked {
             max_bytes: layout.max_bytes,
             is_committed: layout.isolation_level == 1,
@@ -234,34 +252,42 @@ impl ClaimFetches {
         })))
     }
 
-    fn remember(
-        &mut self,
-        layout: &Layout,
-        frame: &mut [u8],
-        shared: &Shared,
-        topics: &mut TopicCache,
-    ) -> Result<(), Malformed> {
-        // Copied only while the response to an earlier request is to come.
-        let asked = Arc::make_mut(&mut self.asked);
+    fn forget(&mut self, layout: &Layout, frame: &[u8]) -> Result<(), Malformed> {
+        if self.asked.is_empty() {
+            return Ok(());
+        }
         for entry in &layout.forgotten {
             let key = layout.topic_key(frame, entry)?;
             let partitions = layout.forgotten_partitions.get(entry.partitions.clone());
-            asked.forget(key, partitions.unwrap_or_default());
+            // Copied only while the response to an earlier request is to come.
+            Arc::make_mut(&mut self.asked).forget(key, partitions.unwrap_or_default());
         }
+        Ok(())
+    }
+
+    fn remember(
+        &mut self,
+        layout: &Layout,
+        frame: &[u8],
+        shared: &Shared,
+        topics: &mut TopicCache,
+    ) -> Result<(), Malformed> {
         for entry in &layout.topics {
             let key = layout.topic_key(frame, entry)?;
-            let Some(found) = find(key, asked, shared, topics) else {
+            let Some(found) = find(key, &self.asked, shared, topics) else {
                 continue;
             };
-            let key = OwnedKey::from(key);
-            lower(layout, entry, frame);
-            let topic = asked.topics.entry(key).or_insert_with(|| AskedOfTopic {
-                topic: None,
-                partitions: BTreeMap::new(),
-            });
+            // Copied only while the response to an earlier request is to come.
+            let asked = Arc::make_mut(&mut self.asked);
+            let topic = asked
+                .topics
+                .entry(key.into())
+                .or_insert_with(|| AskedOfTopic {
+                    topic: None,
+                    partitions: BTreeMap::new(),
+                });
             topic.topic = found;
-            let partitions = layout.partitions.get(entry.partitions.clone());
-            for partition in partitions.unwrap_or_default() {
+            for partition in layout.partitions_of(entry) {
                 let of = AskedOfPartition {
                     offset: partition.fetch_offset,
                     max_bytes: partition.max_bytes,
@@ -271,7 +297,7 @@ impl ClaimFetches {
                 }
             }
         }
-        if asked.partitions > MOST_ENTRIES {
+        if self.asked.partitions > MOST_ENTRIES {
             return Err(Malformed::new("partitions", Reason::TooLong));
         }
         Ok(())
@@ -285,9 +311,10 @@ fn find(
     shared: &Shared,
     topics: &mut TopicCache,
 ) -> Option<Option<Arc<ClaimTopic>>> {
-    if let Some(AskedOfTopic {
-        topic: Some(known), ..
-    }) = asked.topic(key)
+    if !asked.is_empty()
+        && let Some(AskedOfTopic {
+            topic: Some(known), ..
+        }) = asked.topic(key)
         && known.is_current()
     {
         return Some(Some(Arc::clone(known)));
@@ -301,12 +328,5 @@ fn find(
             let topic = ClaimTopic::new(&handle.name, known, rules, shared);
             Some(Some(Arc::new(topic)))
         }
-    }
-}
-
-fn lower(layout: &Layout, entry: &TopicEntry, frame: &mut [u8]) {
-    let partitions = layout.partitions.get(entry.partitions.clone());
-    for partition in partitions.unwrap_or_default() {
-        partition.lower_max_bytes(frame, PARTITION_BYTES);
     }
 }

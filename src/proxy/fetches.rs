@@ -22,6 +22,7 @@ use crate::wire::consumer::ConsumerRequest;
 use crate::wire::fetch::{
     PartitionRequest, RequestReader, RequestVisitor, ResponseReader, ResponseVisitor,
 };
+use crate::wire::fetch_request::{INITIAL_EPOCH, Layout};
 use crate::wire::produce::TopicKey;
 use crate::wire::{Malformed, Walker};
 
@@ -156,6 +157,26 @@ impl Fetches {
         self.in_flight = self.in_flight.saturating_add(1);
     }
 
+    /// A whole request, laid out.
+    pub(super) fn hear(&mut self, frame: &[u8], layout: &Layout) {
+        self.in_flight = self.in_flight.saturating_add(1);
+        let asked = &mut self.asked;
+        asked.begin(layout.max_bytes, layout.session_epoch <= INITIAL_EPOCH);
+        for topic in &layout.topics {
+            let Ok(key) = layout.topic_key(frame, topic) else {
+                continue;
+            };
+            for entry in layout.partitions_of(topic) {
+                let ask = PartitionRequest {
+                    partition: entry.index,
+                    offset: entry.fetch_offset,
+                    max_bytes: entry.max_bytes,
+                };
+                asked.remember(key, ask);
+            }
+        }
+    }
+
     /// Another request begins that tells how the consumer came to an offset.
     pub(super) fn begin_position(&mut self, request: ConsumerRequest) {
         self.request = Some(Reading::Position(request));
@@ -276,6 +297,12 @@ impl Remembered {
         partitions?.get_mut(&partition)
     }
 
+    /// A request begins.
+    fn begin(&mut self, max_bytes: i32, starts_anew: bool) {
+        self.max_bytes = max_bytes;
+        self.round.increase_by(u64::from(starts_anew));
+    }
+
     fn remember(&mut self, topic: TopicKey<'_>, ask: PartitionRequest) {
         if matches!(topic, TopicKey::Name(name) if name.len() > LONGEST_NAME) {
             return;
@@ -335,8 +362,7 @@ impl RequestVisitor for Asks<'_> {
     }
 
     fn begins(&mut self, max_bytes: i32, starts_anew: bool) {
-        self.asked.max_bytes = max_bytes;
-        self.asked.round.increase_by(u64::from(starts_anew));
+        self.asked.begin(max_bytes, starts_anew);
     }
 
     fn partition(&mut self, topic: TopicKey<'_>, ask: PartitionRequest) {

@@ -240,6 +240,12 @@ impl Layout {
         topic.key(frame, self.version)
     }
 
+    /// What is asked of a topic of [`Layout::topics`].
+    pub fn partitions_of(&self, topic: &TopicEntry) -> &[PartitionEntry] {
+        let partitions = self.partitions.get(topic.partitions.clone());
+        partitions.unwrap_or_default()
+    }
+
     /// Lowers in `frame` what all partitions together may have.
     pub fn lower_max_bytes(&self, frame: &mut [u8], most: i32) {
         if let Some(at) = self.max_bytes_at

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use kafka_protocol::messages::FetchRequest;
+use tokio_util::sync::CancellationToken;
 
 use crate::claim_consume::{
     Ask, Folder, SOON, batches, consume, consume_at, fallen, open, sha256, value, with_fallback,
@@ -75,6 +76,50 @@ fn a_record_falls_once_whichever_process_comes_upon_it_and_again_in_another_life
     fs::remove_file(folder.object_of(&values[1])).unwrap();
     assert_eq!(read(&third, &again, 3).len(), 2);
     assert_eq!(fallen(kafka, &again).len(), 2);
+}
+
+#[test]
+fn however_many_groups_come_upon_it_at_a_time_each_process_writes_a_record_once() {
+    const VALUES: usize = 9;
+    let kafka = Kafka::shared("4.4.0");
+    let folder = Folder::new();
+    let topic = with_fallback(kafka, &[]);
+    let values: Vec<Vec<u8>> = (0..VALUES)
+        .map(|n| value(100_000, 410 + n as u64))
+        .collect();
+    let replicas = [folder.start(kafka, SOON), folder.start(kafka, SOON)];
+    produce(&replicas[0], &topic, &values);
+    let is_lost = |offset: usize| offset % 3 == 1;
+    for lost in (0..VALUES).filter(|offset| is_lost(*offset)) {
+        fs::remove_file(folder.object_of(&values[lost])).unwrap();
+    }
+    let expected: BTreeMap<i64, String> = (0..VALUES)
+        .filter(|offset| !is_lost(*offset))
+        .map(|offset| (offset as i64, sha256(&values[offset])))
+        .collect();
+    std::thread::scope(|scope| {
+        for replica in replicas.iter().cycle().take(6) {
+            let (topic, expected) = (&topic, &expected);
+            scope.spawn(move || assert_eq!(read(replica, topic, VALUES as i64), *expected));
+        }
+    });
+    let mut fell: BTreeMap<i64, usize> = BTreeMap::new();
+    for record in fallen(kafka, &topic) {
+        *fell.entry(record.at.2).or_default() += 1;
+    }
+    assert_eq!(fell.keys().copied().collect::<Vec<_>>(), [1, 4, 7]);
+    assert!(
+        fell.values().all(|times| *times <= replicas.len()),
+        "{fell:?}"
+    );
+    let written = replicas
+        .each_ref()
+        .map(|replica| sum(replica, &topic, "claim_fallback_records_total"));
+    assert_eq!(
+        written.iter().sum::<f64>(),
+        fell.values().sum::<usize>() as f64
+    );
+    assert!(written.iter().all(|written| *written <= 3.0), "{written:?}");
 }
 
 #[test]
@@ -214,6 +259,48 @@ fn a_missing_object_is_looked_for_with_growing_pauses_of_which_no_two_are_alike(
         );
     }
     assert!(pauses[0] != pauses[1] && pauses[1] != pauses[2]);
+}
+
+/// Three consumers ask, and none of their responses waits as long as the store takes.
+#[test]
+fn a_value_that_takes_longer_than_a_response_waits_is_asked_for_once_and_serves_the_next() {
+    // A request to the store is given eight seconds, and a response waits for five of them.
+    const IN_TIME: Duration = Duration::from_secs(7);
+    let kafka = Kafka::shared("4.4.0");
+    let s3 = S3::start();
+    let sizegate = before_scripted(kafka, &s3, "");
+    let topic = kafka.topic("claims", 1, &[]);
+    let mut offset = 0;
+    eventually(PATIENCE, "nobody was too busy", || {
+        let content = value(100_000, 470 + offset as u64);
+        produce(&sizegate, &topic, std::slice::from_ref(&content));
+        let go_on = CancellationToken::new();
+        let before = s3.seen("GET");
+        s3.script("GET", [Fault::Held(go_on.clone())]);
+        let began = Instant::now();
+        let mut consumers = [(); 3].map(|()| Connection::open(sizegate.bootstrap()));
+        let ask = Ask::at(12, offset);
+        std::thread::scope(|scope| {
+            for connection in &mut consumers {
+                let topic = &topic;
+                scope.spawn(move || assert!(ask.send(connection, topic).is_empty()));
+            }
+        });
+        let was_in_time = began.elapsed() < IN_TIME;
+        go_on.cancel();
+        for connection in &mut consumers {
+            let fetched = eventually(PATIENCE, "it is here", || {
+                let fetched = ask.send(connection, &topic);
+                (!fetched.is_empty()).then_some(fetched)
+            });
+            let batch = open(&fetched);
+            let (_, parts) = batch.parts().next().unwrap();
+            assert!(batch.records()[parts.value.unwrap()] == content);
+        }
+        offset += 1;
+        let asked = s3.seen("GET") - before;
+        was_in_time.then(|| assert_eq!(asked, 1))
+    });
 }
 
 /// A second record with the same ticket, a moment after the first one fell.

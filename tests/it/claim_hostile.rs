@@ -23,16 +23,18 @@ use sizegate::claim::{
 use sizegate::codec::Decoders;
 use sizegate::vocabulary::Codec;
 
+use crate::claim_consume::batches;
+use crate::claim_elsewhere::redeems;
 use crate::support::client::text;
 use crate::support::process::new_dir;
 use crate::support::scripted::{Broker, Step};
 use crate::support::{
-    Connection, Kafka, Part, Program, Record, Sizegate, batch, eventually, number_from,
+    Connection, Inside, Kafka, Part, Program, Record, Sizegate, batch, eventually, number_from,
 };
 
-const SECRET: &str = "a secret of thirty-two bytes, yes";
+pub const SECRET: &str = "a secret of thirty-two bytes, yes";
 const PATIENCE: Duration = Duration::from_secs(120);
-const TOPIC: &str = "claims-scripted";
+pub const TOPIC: &str = "claims-scripted";
 const VERSION: i16 = 12;
 
 /// Of the proxy's memory: 64 MiB, or what somebody wants to see who has the time.
@@ -56,15 +58,15 @@ fn sizegate(bootstrap: &str, folder: &std::path::Path) -> Sizegate {
 }
 
 /// A store with one object, and tickets for it.
-struct Issued {
-    folder: PathBuf,
+pub struct Issued {
+    pub folder: PathBuf,
     namespace: Namespace,
     keys: Keys,
-    value: Vec<u8>,
+    pub value: Vec<u8>,
 }
 
 impl Issued {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = new_dir("claims");
         let issued = Self {
             namespace: Namespace::new(&format!("file://{}", folder.display()), "scripted"),
@@ -85,7 +87,7 @@ impl Issued {
         issued
     }
 
-    fn ticket(&self) -> Ticket {
+    pub fn ticket(&self) -> Ticket {
         let sha256 = Digest::of(&self.value);
         let place = self.namespace.place(
             TOPIC,
@@ -105,7 +107,7 @@ impl Issued {
         }
     }
 
-    fn record(&self, ticket: &Ticket) -> Record {
+    pub fn record(&self, ticket: &Ticket) -> Record {
         let mark = self.keys.sign("scripted", TOPIC, ticket);
         Record::value(ticket.to_json()).header("x-claim-check", mark)
     }
@@ -173,7 +175,7 @@ fn fetch(bootstrap: &str) -> Option<Bytes> {
     Some(partition.records.clone().unwrap_or_default())
 }
 
-fn values(records: &Bytes) -> Vec<Bytes> {
+pub fn values(records: &Bytes) -> Vec<Bytes> {
     let mut left = records.clone();
     let mut values = Vec::new();
     while !left.is_empty() {
@@ -299,6 +301,83 @@ fn a_response_with_any_byte_changed_is_passed_closed_or_held() {
     assert_eq!(sizegate.log().matches("panicked").count(), 0);
     let peak = sizegate.process().peak_rss_bytes();
     assert!(peak <= 2 * budget(), "{} MiB at the peak", peak >> 20);
+}
+
+#[test]
+fn what_bears_no_ticket_goes_out_as_it_came_between_what_does() {
+    let issued = Issued::new();
+    let answer = Arc::new(Mutex::new(Vec::new()));
+    let broker = broker(&answer);
+    let proxy = Inside::start(&broker, &[], &redeems(&issued, TOPIC));
+    let ticket = || issued.record(&issued.ticket());
+    let plain = || Record::value("small");
+    // What compaction leaves of a producer's last batch: its offsets, and no record.
+    let empty = batch((0..5).map(|_| plain())).payload([]).count(0);
+    let commit = batch([Record::value([0; 6]).key([0, 0, 0, 1])])
+        .producer(7, 0, -1)
+        .transactional()
+        .attributes(1 << 5);
+    let others = [
+        empty.base_offset(1).build(),
+        commit.base_offset(6).build(),
+        batch([ticket()]).magic(1).base_offset(7).build(),
+        batch([ticket()]).crc_wrong().base_offset(8).build(),
+        batch([plain()]).codec(Codec::Zstd).base_offset(9).build(),
+    ];
+    // Bit 6: the base timestamp is when its tombstones go.
+    let deletes = batch([plain(), ticket()]).attributes(1 << 6);
+    let bearing = [
+        batch([ticket()]).build(),
+        deletes.base_offset(10).build(),
+        batch([ticket(), plain()]).base_offset(12).build(),
+    ];
+    let sent: Vec<Bytes> = [&bearing[..1], &others, &bearing[1..]].concat();
+    *answer.lock().unwrap() = response(sent.concat().into());
+    let fetched = batches(&fetch(&proxy.address().to_string()).expect("a response"));
+    assert_eq!(fetched.len(), sent.len());
+    for (fetched, sent) in fetched.iter().zip(&sent) {
+        if others.contains(sent) {
+            assert_eq!(fetched, sent);
+            continue;
+        }
+        let (own, stored) = (
+            BatchHeader::read(fetched).unwrap(),
+            BatchHeader::read(sent).unwrap(),
+        );
+        assert_eq!(own.base_offset, stored.base_offset);
+        assert_eq!(own.last_offset_delta, stored.last_offset_delta);
+        assert_eq!(own.attributes, stored.attributes);
+        assert_eq!(own.records_count, stored.records_count);
+        assert!(values(fetched).contains(&issued.value.clone().into()));
+    }
+}
+
+#[test]
+fn a_response_is_no_larger_than_most_clients_take_whatever_they_say() {
+    const MOST: usize = 48 << 20;
+    let issued = Issued::new();
+    let answer = Arc::new(Mutex::new(Vec::new()));
+    let broker = broker(&answer);
+    let proxy = Inside::start(&broker, &[], &redeems(&issued, TOPIC));
+    let ticket = issued.record(&issued.ticket());
+    let records = batch((0..400).map(|_| ticket.clone())).build();
+    *answer.lock().unwrap() = response(records);
+    let mut asked = request(TOPIC, 0);
+    asked.max_bytes = i32::MAX;
+    asked.topics[0].partitions[0].partition_max_bytes = i32::MAX;
+    let mut connection = proxy.connect();
+    let fetched = eventually(PATIENCE, "all there is room for", || {
+        // On a busy machine a response may leave before its original has come.
+        let response: FetchResponse = connection.ask(&asked, VERSION);
+        let records = response.responses[0].partitions[0].records.clone()?;
+        assert!(records.len() <= MOST, "{}", records.len());
+        (records.len() > MOST - 2 * issued.value.len()).then_some(records)
+    });
+    assert!(
+        values(&fetched)
+            .iter()
+            .all(|value| value[..] == issued.value[..])
+    );
 }
 
 /// Values of 5 MiB of the test below: 2,000 where somebody has the time (with `CLAIM_BUDGET_MIB=256`, and `SIZEGATE_BIN`

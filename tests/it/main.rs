@@ -28,6 +28,7 @@ mod check_cluster;
 mod claim_batches;
 mod claim_commands;
 mod claim_consume;
+mod claim_elsewhere;
 mod claim_failures;
 mod claim_gc;
 mod claim_hostile;

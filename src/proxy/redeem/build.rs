@@ -18,6 +18,9 @@ use crate::proxy::Shared;
 use crate::wire::Malformed;
 use crate::wire::fetch_response::Replacement;
 
+/// The checksum of so many bytes takes some fifty microseconds: about what it takes to have another thread do it.
+const MOST_AT_ONCE: usize = 512 * 1024;
+
 /// How far a partition goes: whole batches, and records of the one behind them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cut {
@@ -70,26 +73,46 @@ pub(super) fn goes_out(of: &Chosen) -> bool {
     useful(of).is_some()
 }
 
-/// The whole response, spliced.
+/// The whole response, spliced: at once where little is to be summed, else away from the session's thread.
 pub(super) async fn build(job: Job, chosen: Vec<Chosen>) -> Result<Vec<Bytes>, Malformed> {
+    if summed_bytes(&chosen) <= MOST_AT_ONCE {
+        return splice(&job, &chosen);
+    }
     let shared = Arc::clone(&job.shared);
-    let built = off_turn(&shared, move || {
-        for of in &chosen {
-            tell(&job.shared, of);
-        }
-        let mut replaced: HashMap<usize, Replacement> = chosen
-            .iter()
-            .map(|of| (of.of.entry, replacement(&job, of)))
-            .collect();
-        let Job {
-            shared,
-            layout,
-            frame,
-            ..
-        } = &job;
-        layout.splice(frame, |entry| replaced.remove(&entry), &shared.advertised)
-    });
+    let built = off_turn(&shared, move || splice(&job, &chosen));
     built.await.ok_or(FAILED)?
+}
+
+/// About the bytes that go into checksums: originals, and the records that these stand between.
+fn summed_bytes(chosen: &[Chosen]) -> usize {
+    let tickets = chosen.iter().flat_map(|of| &of.tickets);
+    let originals = tickets.map(|ticket| match &ticket.state {
+        State::Settled(Outcome::Original(value)) => value.len(),
+        _ => 0,
+    });
+    let batches = chosen.iter().flat_map(|of| &of.of.batches);
+    let records = batches.map(|batch| match batch {
+        Batch::Open(batch) => batch.batch.records().len(),
+        Batch::Original { .. } => 0,
+    });
+    originals.chain(records).sum()
+}
+
+fn splice(job: &Job, chosen: &[Chosen]) -> Result<Vec<Bytes>, Malformed> {
+    for of in chosen {
+        tell(&job.shared, of);
+    }
+    let mut replaced: HashMap<usize, Replacement> = chosen
+        .iter()
+        .map(|of| (of.of.entry, replacement(job, of)))
+        .collect();
+    let Job {
+        shared,
+        layout,
+        frame,
+        ..
+    } = job;
+    layout.splice(frame, |entry| replaced.remove(&entry), &shared.advertised)
 }
 
 fn replacement(job: &Job, of: &Chosen) -> Replacement {

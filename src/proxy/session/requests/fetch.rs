@@ -1,11 +1,16 @@
-//! Fetch, where tickets are redeemed: held, heard, and asked for less. ShareFetch: refused for such topics, because what
-//! is missing from a share group's response counts as acknowledged (KIP-932).
+//! Fetch requests that are here in one piece. Where tickets are redeemed each is held and heard, and one that asks for such
+//! is asked for less. ShareFetch: refused for such topics, because what is missing from a share group's response counts
+//! as acknowledged (KIP-932).
 
-use bytes::BytesMut;
+use std::sync::Arc;
 
+use bytes::{Bytes, BytesMut};
+
+use super::passing::Foreseen;
 use super::{Close, Pending, Session};
 use crate::cluster::TopicName;
 use crate::error_code::{FETCH_SESSION_ID_NOT_FOUND, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID};
+use crate::policy::Policy;
 use crate::proxy::claim_fetches::Heard;
 use crate::proxy::in_flight::Response;
 use crate::proxy::topics::Resolved;
@@ -20,59 +25,85 @@ const NO_SHARE_GROUPS: &str = "sizegate: large values of this topic lie in an ob
                                given them back: read it with a consumer group";
 
 impl Session {
-    /// The request may ask for tickets that are redeemed.
-    pub(super) fn redeems(&self, head: &FrameHead) -> bool {
-        matches!(head.api_key, api::FETCH | api::SHARE_FETCH)
-            && self.shared.claims.is_some()
-            && self.shared.policy.load().redeems()
+    /// Requests may ask for tickets that are redeemed.
+    pub(super) fn redeems(&self) -> bool {
+        self.shared.claims.is_some() && self.shared.policy.load().redeems()
     }
 
-    /// A whole Fetch request.
-    pub(super) fn on_fetch(&mut self, pending: Pending) {
-        let Pending {
-            head, frame, lease, ..
-        } = pending;
+    /// A Fetch request is at the front of `rest`, all of it. `false`: it is not understood, and as nothing is redeemed it
+    /// may pass.
+    pub(super) fn on_fetch(&mut self, head: &FrameHead) -> bool {
+        let frame = self.requests.rest.get(..head.frame_bytes());
+        let read = Layout::read(frame.unwrap_or_default(), head.api_version);
+        let policy = self
+            .shared
+            .claims
+            .is_some()
+            .then(|| self.shared.policy.load());
+        let policy = policy.filter(|policy| policy.redeems());
+        if read.is_err() && policy.is_none() {
+            return false;
+        }
+        let lease = self.requests.half.take().map(|half| half.lease);
+        self.requests.foreseen = Foreseen::Nothing;
+        let mut frame = self.requests.rest.split_to(head.frame_bytes()).freeze();
+        let heard = read.and_then(|layout| self.hear(&layout, &mut frame, head, policy.as_deref()));
+        let response = match heard {
+            Ok(Heard::Forwarded) => Response::Forwarded,
+            Ok(Heard::Asks(asked)) => Response::Fetch(asked),
+            Ok(Heard::Unheard) => {
+                let (version, id) = (head.api_version, head.correlation_id);
+                let made = error_response(version, id, FETCH_SESSION_ID_NOT_FOUND);
+                self.expect(head, Response::Made(made.into()));
+                return true;
+            }
+            Ok(Heard::TooOld) => {
+                let malformed = Malformed::new("api_version", Reason::UnsupportedVersion);
+                self.end(Close::MalformedRequest(malformed));
+                return true;
+            }
+            Err(malformed) => {
+                self.end(Close::MalformedRequest(malformed));
+                return true;
+            }
+        };
+        self.expect(head, response);
+        self.to_upstream.push(frame);
+        if let Some(lease) = lease {
+            self.to_upstream.hold(lease);
+        }
+        true
+    }
+
+    /// By the policy, if it redeems anything, what is asked of such topics is lowered in `frame`; any other goes as it
+    /// came.
+    fn hear(
+        &mut self,
+        layout: &Layout,
+        frame: &mut Bytes,
+        head: &FrameHead,
+        policy: Option<&Arc<Policy>>,
+    ) -> Result<Heard, Malformed> {
         let version = head.api_version;
-        self.who.learn_client_id(api::frame_client_id(&frame));
+        self.who.learn_client_id(api::frame_client_id(frame));
         if fetch::VERSIONS.contains(&version) {
             let fetches = self.fetches.get_or_insert_default();
-            fetches.begin_request(version, frame.len());
-            fetches.read_request(&frame, &self.shared, &mut self.who);
-            fetches.end_request();
+            fetches.hear(frame, layout);
         }
-        let mut frame = BytesMut::from(frame);
-        let heard = match self.hear(&mut frame, version) {
-            Ok(heard) => heard,
-            Err(malformed) => return self.end(Close::MalformedRequest(malformed)),
-        };
-        let response = match heard {
-            Heard::Forwarded => Response::Forwarded,
-            Heard::Asks(asked) => Response::Fetch(asked),
-            Heard::Unheard => {
-                let made = error_response(version, head.correlation_id, FETCH_SESSION_ID_NOT_FOUND);
-                return self.expect(&head, Response::Made(made.into()));
-            }
-            Heard::TooOld => {
-                let malformed = Malformed::new("api_version", Reason::UnsupportedVersion);
-                return self.end(Close::MalformedRequest(malformed));
-            }
-        };
-        self.expect(&head, response);
-        self.to_upstream.push(frame.freeze());
-        self.to_upstream.hold(lease);
-    }
-
-    fn hear(&mut self, frame: &mut [u8], version: i16) -> Result<Heard, Malformed> {
-        let layout = Layout::read(frame, version)?;
         // A follower replicates what is stored.
-        if layout.replica_id >= 0 {
+        let Some(policy) = policy.filter(|_| layout.replica_id < 0) else {
             return Ok(Heard::Forwarded);
-        }
-        let policy = self.shared.policy.load();
+        };
         let topics = &mut self.judge.topics;
-        topics.follow(&policy, &self.who);
+        topics.follow(policy, &self.who);
         let claims = self.claim_fetches.get_or_insert_default();
-        claims.hear(&layout, frame, version, &self.shared, topics)
+        let heard = claims.hear(layout, frame, version, &self.shared, topics)?;
+        if let Heard::Asks(asked) = &heard {
+            let mut lowered = BytesMut::from(&frame[..]);
+            asked.lower(layout, &mut lowered);
+            *frame = lowered.freeze();
+        }
+        Ok(heard)
     }
 
     /// A whole ShareFetch request.
@@ -113,7 +144,7 @@ impl Session {
             Resolved::Impossible => None,
             Resolved::UnknownId(id) => {
                 // It is known by the time the client asks again.
-                let shared = std::sync::Arc::clone(&self.shared);
+                let shared = Arc::clone(&self.shared);
                 let claims = self.shared.claims.as_ref()?;
                 claims.handle().spawn(async move {
                     let _ = shared.cluster.find_topic_at(TopicName::Id(id), None).await;

@@ -162,9 +162,12 @@ impl Session {
             return Ok(self.hold_up());
         }
         let frame_bytes = head.frame_bytes();
+        let is_whole = self.is_whole(&head);
+        let is_token = self.requests.sends_tokens && !is_plausible(&head);
+        let is_fetch = head.api_key == api::FETCH && !is_token;
         match plan {
+            _ if is_fetch && is_whole && self.on_fetch(&head) => {}
             FramePlan::Pass => {
-                let is_token = self.requests.sends_tokens && !is_plausible(&head);
                 self.expect(
                     &head,
                     if is_token {
@@ -175,10 +178,7 @@ impl Session {
                 );
                 self.requests.sends_tokens |=
                     head.api_key == api::SASL_HANDSHAKE && head.api_version == 0;
-                if head.api_key == api::FETCH
-                    && !is_token
-                    && fetch::VERSIONS.contains(&head.api_version)
-                {
+                if is_fetch && fetch::VERSIONS.contains(&head.api_version) {
                     let fetches = self.fetches.get_or_insert_default();
                     fetches.begin_request(head.api_version, frame_bytes);
                 } else if let Some(position) =
@@ -194,7 +194,7 @@ impl Session {
                 let passes = self.shared.policy.load().observes();
                 self.requests.intake = Intake::Drain(Box::new(OversizedFrame::new(head, passes)));
             }
-            FramePlan::Hold if self.requests.rest.len() >= frame_bytes => {
+            FramePlan::Hold if is_whole => {
                 self.requests.usual_bytes = usual_bytes(frame_bytes);
                 self.requests.foreseen = Foreseen::Nothing;
                 let frame = self.requests.rest.split_to(frame_bytes).freeze();
@@ -223,6 +223,11 @@ impl Session {
             }
         }
         Ok(true)
+    }
+
+    /// All of the frame at the front of `rest` is here.
+    fn is_whole(&self, head: &FrameHead) -> bool {
+        self.requests.rest.len() >= head.frame_bytes()
     }
 
     /// Sees to memory for a frame of which not all is here.
@@ -299,7 +304,11 @@ impl Session {
             _ if !is_known => Err(unsupported),
             api::PRODUCE if head.api_version < 0 => Err(unsupported),
             api::PRODUCE => Ok(FramePlan::Hold),
-            _ if self.governs(head) || self.redeems(head) => Ok(FramePlan::Hold),
+            // Whole, it is read at once, whatever becomes of it.
+            api::FETCH if self.is_whole(head) || !self.redeems() => Ok(FramePlan::Pass),
+            api::FETCH => Ok(FramePlan::Hold),
+            api::SHARE_FETCH if self.redeems() => Ok(FramePlan::Hold),
+            _ if self.governs(head) => Ok(FramePlan::Hold),
             _ => Ok(FramePlan::Pass),
         }
     }
@@ -331,10 +340,6 @@ impl Session {
             }
             api::CREATE_TOPICS | api::ALTER_CONFIGS | api::INCREMENTAL_ALTER_CONFIGS => {
                 self.on_configs(pending.head, pending.frame, pending.lease, None);
-                return Ok(());
-            }
-            api::FETCH => {
-                self.on_fetch(pending);
                 return Ok(());
             }
             api::SHARE_FETCH => {
