@@ -37,6 +37,7 @@ const PROGRESS: Duration = Duration::from_millis(500);
 Examples:
   sizegate scan orders --config sizegate.yaml
   sizegate scan orders payments --config sizegate.yaml --last 24h --max-rate 20MiB
+  sizegate scan clicks --config sizegate.yaml --sample 50
   sizegate scan orders --config sizegate.yaml --output json | jq '.topics[].found'
 
 Each batch is judged as it is stored: where the topic has a compression.type of its own, its producer sent other
@@ -59,6 +60,9 @@ pub struct ScanArgs {
     /// Bytes read a second at most; as fast as it goes if not given
     #[arg(long, value_name = "SIZE", value_parser = config::size)]
     pub max_rate: Option<u64>,
+    /// Measures what is inside one batch in N only, which is faster; all are judged
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub sample: u64,
     /// Places that are named of each finding
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub examples: usize,
@@ -128,7 +132,7 @@ async fn scan(
     args: &ScanArgs,
     pace: &mut Pace,
 ) -> Result<Tally, String> {
-    let mut pool = Pool::new(shared, topic, args.examples);
+    let mut pool = Pool::new(shared, topic, || Tally::new(args.examples, args.sample));
     let deleted = read(shared, topic, args, pace, &mut pool).await;
     let deleted = deleted.map_err(|error| error.to_string())?;
     let mut tally = pool.finish().await?;

@@ -71,6 +71,27 @@ fn scanned(kafka: &Kafka, topic: &str) -> Ran {
     command::sizegate(&arguments, &yaml(kafka))
 }
 
+fn sampled(kafka: &Kafka, topic: &str, one_in: u64) -> Value {
+    let one_in = one_in.to_string();
+    let arguments = ["scan", topic, "--examples", "100000", "--output", "json"];
+    let arguments = [&arguments[..], &["--sample", &one_in]].concat();
+    command::sizegate(&arguments, &yaml(kafka)).json()
+}
+
+/// What was found does not depend on what was measured.
+fn judges_all_and_measures_some(sampled: &Value, all: &Value, one_in: u64) {
+    for same in ["found", "verdicts", "batches", "bytes", "records"] {
+        assert_eq!(sampled[same], all[same], "{same}");
+    }
+    assert_eq!(sampled["sizes"]["batch"], all["sizes"]["batch"]);
+    let measured = |tally: &Value| tally["sizes"]["uncompressed"]["count"].as_u64().unwrap();
+    let batches = all["batches"].as_u64().unwrap();
+    let unread = all["not_measured"].as_u64().unwrap();
+    assert_eq!(measured(all) + unread, batches);
+    assert!(measured(sampled) <= batches.div_ceil(one_in));
+    assert!(measured(sampled) + unread >= batches / one_in, "{sampled}");
+}
+
 fn found(scan: &Value, verdict: &str) -> Over {
     let mut over = Over::new();
     for finding in scan["topics"][0]["found"].as_array().unwrap() {
@@ -138,10 +159,12 @@ fn its_verdicts_are_those_of_producing_the_same_batches_through_sizegate() {
                 expected = observed(&sizegate, &live.name, &stored.name, kafka);
             }
             let ran = scanned(kafka, &stored.name);
+            let sampled = sampled(kafka, &stored.name, 7);
             assert_eq!(ran.code, i32::from(verdict == "refused"), "{ran:?}");
             let scan = ran.json();
             let tally = &scan["topics"][0];
             assert_eq!(tally["records"].as_i64().unwrap(), offset);
+            judges_all_and_measures_some(&sampled["topics"][0], tally, 7);
             if verdict == "refused" {
                 assert!(expected.len() >= 8, "{kind}: {expected:?}");
                 assert_eq!(found(&scan, "refused"), expected, "{kind}");

@@ -33,11 +33,15 @@ pub(super) struct Pool {
     room: Arc<Semaphore>,
     next: Vec<StoredBatch>,
     next_bytes: usize,
+    /// Batches that were handed over.
+    handed_over: u64,
 }
 
 /// Batches of one partition that follow each other.
 struct Run {
     partition: i32,
+    /// As many came before, so that which are measured does not depend on who gets them.
+    before: u64,
     batches: Vec<StoredBatch>,
     /// Given back when they are judged.
     _room: OwnedSemaphorePermit,
@@ -46,7 +50,7 @@ struct Run {
 type Runs = Arc<Mutex<UnboundedReceiver<Run>>>;
 
 impl Pool {
-    pub(super) fn new(shared: &Arc<Shared>, topic: &str, most_examples: usize) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>, topic: &str, tally: impl Fn() -> Tally) -> Self {
         let (mut pool, waiting) = Self::without_workers();
         let waiting = Arc::new(Mutex::new(waiting));
         let confirmed = SharedConfirmed::default();
@@ -54,7 +58,7 @@ impl Pool {
         let start = |_| {
             let worker = Worker {
                 topic: topic.to_owned(),
-                tally: Tally::new(most_examples),
+                tally: tally(),
                 decoders: Decoders::default(),
             };
             let (shared, waiting) = (Arc::clone(shared), Arc::clone(&waiting));
@@ -76,6 +80,7 @@ impl Pool {
             room: Arc::new(Semaphore::new(AHEAD_BYTES / KIB)),
             next: Vec::new(),
             next_bytes: 0,
+            handed_over: 0,
         };
         (pool, waiting)
     }
@@ -108,9 +113,12 @@ impl Pool {
         else {
             return;
         };
+        let before = self.handed_over;
+        self.handed_over = before.saturating_add(batches.len() as u64);
         // Without a worker that takes it, `finish` says so.
         let _ = self.runs.send(Run {
             partition,
+            before,
             batches,
             _room: room,
         });
@@ -141,14 +149,14 @@ struct Worker {
 impl Worker {
     async fn work(mut self, mut trial: Trial, runs: Runs) -> Tally {
         while let Some(run) = next(&runs).await {
-            for batch in &run.batches {
-                self.look(run.partition, batch, &mut trial).await;
+            for (batch, nth) in run.batches.iter().zip(run.before..) {
+                self.look(run.partition, batch, nth, &mut trial).await;
             }
         }
         self.tally
     }
 
-    async fn look(&mut self, partition: i32, batch: &StoredBatch, trial: &mut Trial) {
+    async fn look(&mut self, partition: i32, batch: &StoredBatch, nth: u64, trial: &mut Trial) {
         let tally = &mut self.tally;
         let header = BatchHeader::read(&batch.bytes).ok();
         // Messages of the old formats: brokers take them no longer.
@@ -160,7 +168,7 @@ impl Worker {
             tally.control_batches = tally.control_batches.saturating_add(1);
             return;
         }
-        let measured = tally.measure(&header, &batch.bytes, &mut self.decoders);
+        let measured = tally.measure(&header, &batch.bytes, nth, &mut self.decoders);
         let tried = trial
             .judge(&self.topic, partition, &batch.bytes, measured)
             .await;

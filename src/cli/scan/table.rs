@@ -19,6 +19,15 @@ pub(super) fn text(topic: &str, tally: &Tally) -> String {
             counted(tally.bytes, "byte")
         ),
     );
+    if tally.sample > 1 {
+        line(
+            &mut out,
+            format_args!(
+                "  sizes inside are those of one batch in {}; all were judged",
+                grouped(tally.sample)
+            ),
+        );
+    }
     out.push_str(&sizes(tally));
     for (what, title) in [
         (What::Refused, "would be refused"),

@@ -98,12 +98,15 @@ pub(super) struct Tally {
     /// In the order of [`MEASURED`].
     sizes: [Sketch; MEASURED.len()],
     pub(super) found: BTreeMap<Finding, Found>,
+    /// What is inside one batch in so many is measured.
+    pub(super) sample: u64,
     most_examples: usize,
 }
 
 impl Tally {
-    pub(super) fn new(most_examples: usize) -> Self {
+    pub(super) fn new(most_examples: usize, sample: u64) -> Self {
         Self {
+            sample,
             most_examples,
             ..Self::default()
         }
@@ -114,6 +117,7 @@ impl Tally {
         &mut self,
         header: &BatchHeader,
         batch: &[u8],
+        nth: u64,
         decoders: &mut Decoders,
     ) -> Option<Measures> {
         self.batches = self.batches.saturating_add(1);
@@ -124,6 +128,10 @@ impl Tally {
             self.unread_batches = self.unread_batches.saturating_add(1);
             return None;
         };
+        if !nth.is_multiple_of(self.sample.max(1)) {
+            self.records.increase_by(count.into());
+            return None;
+        }
         let payload = batch.get(BATCH_HEADER_BYTES..).unwrap_or_default();
         let mut walk = Walk {
             stream: RecordStream::new(count),
@@ -321,6 +329,7 @@ impl Tally {
             .collect();
         json!({
             "batches": self.batches, "records": self.records, "bytes": self.bytes,
+            "measured_one_in": self.sample,
             "control_batches": self.control_batches, "not_judged": self.left_batches,
             "not_measured": self.unread_batches, "deleted_offsets": self.deleted_offsets,
             "verdicts": self.fates, "offloaded_records": self.offloaded_records,
