@@ -127,7 +127,8 @@ fn a_group_that_rebalances_reads_every_original() {
 
 #[test]
 fn a_consumer_that_pauses_and_goes_on_reads_every_original() {
-    let kafka = Kafka::shared("4.4.0");
+    // Nothing of it depends on the broker: here a real consumer reads from the oldest.
+    let kafka = Kafka::shared("3.9.1");
     let folder = Folder::new();
     let sizegate = folder.start(kafka, "");
     let topic = kafka.topic("claims", 1, &[]);
