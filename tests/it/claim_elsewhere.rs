@@ -249,6 +249,36 @@ fn other_topics_stream_past_and_tickets_are_redeemed_in_one_connection() {
 }
 
 #[test]
+fn a_request_that_comes_in_pieces_is_heard_like_any_other() {
+    let issued = Issued::new();
+    let record = issued.record(&issued.ticket());
+    let halves = Halves::start(batch([record]).build());
+    halves.go_on.lock().unwrap().cancel();
+    let proxy = Inside::start(&halves.broker, &[], &redeems(&issued, "claims*"));
+    let (claims, other) = (halves.topic(TOPIC), halves.topic(OTHER));
+    for version in [12, 16] {
+        let mut connection = proxy.connect();
+        for (nth, at) in [3, 11, 20, 60].into_iter().enumerate() {
+            for (topic, is_claims) in [(&claims, true), (&other, false)] {
+                let sent = frame(&request(&[topic], -1), version, nth as i32, Some("pieces"));
+                let (first, second) = sent.split_at(at);
+                connection.send_bytes(first);
+                // Most likely it is read by itself; nothing depends on it.
+                std::thread::sleep(Duration::from_millis(20));
+                connection.send_bytes(second);
+                let (correlation, response): (_, FetchResponse) = connection.receive(version);
+                assert_eq!(correlation, nth as i32);
+                assert_eq!(halves.last().body[..] == sent[4..], !is_claims, "{at}");
+                let served = served(&response, topic);
+                assert_eq!(served.len(), 1, "{version} {at}");
+                assert_eq!(served[0][..] == issued.value[..], is_claims);
+            }
+        }
+    }
+    proxy.wait_until_nothing_is_held();
+}
+
+#[test]
 fn a_fetch_session_is_begun_again_once_a_reload_redeems_its_topic() {
     let issued = Issued::new();
     let record = issued.record(&issued.ticket());
