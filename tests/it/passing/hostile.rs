@@ -279,7 +279,8 @@ fn what_producers_left_in_the_middle_reaches_nobody() {
             });
         }
     });
-    assert!(proxy.shared.budget.held_bytes() <= 4 * 2 * LITTLE);
+    let held = proxy.shared.budget.held_bytes();
+    assert!((1..=4 * 2 * LITTLE).contains(&held), "{held} bytes held");
     go_on.cancel();
     for connection in &mut left {
         assert!(connection.is_closed_within(PATIENCE));
