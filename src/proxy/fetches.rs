@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::returns::{At, Partition, Positions, Returns};
-use super::session::RUN_BYTES;
+use super::session::RESPONSE_RUN_BYTES;
 use super::topics::{Resolved, TopicCache, TopicHandle};
 use super::{ClientInfo, Shared};
 use crate::count::{Count as _, total};
@@ -73,7 +73,7 @@ impl Looks {
     /// The first batch of a partition is known: whether those behind it are looked at.
     fn first(&mut self, wire_bytes: u64) -> bool {
         self.of_partition = 1;
-        if self.records_bytes >= RUN_BYTES as u64 && wire_bytes < self.records_bytes {
+        if self.records_bytes >= RESPONSE_RUN_BYTES as u64 && wire_bytes < self.records_bytes {
             let missed = &mut self.missed;
             self.of_partition = *self.weight.get_or_insert_with(|| match missed {
                 Some(count) if count.saturating_add(1) < LOOKED_AT => {

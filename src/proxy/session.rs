@@ -31,7 +31,7 @@ pub(super) use self::gather::confirm;
 pub(super) use self::offload::{plan_one, rebuilt};
 use self::requests::Requests;
 use self::responses::Responses;
-pub(super) use self::runs::RUN_BYTES;
+pub(super) use self::runs::RESPONSE_RUN_BYTES;
 use self::sasl::Exchange;
 use super::advertised::Route;
 use super::budget::Account;

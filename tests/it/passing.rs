@@ -510,7 +510,7 @@ fn served(nth: usize) -> Vec<Vec<usize>> {
             vec![500],
             vec![40_000; 2],
         ],
-        4 => vec![vec![65_535], vec![65_536], vec![65_537]],
+        4 => vec![vec![262_143], vec![262_144], vec![262_145]],
         5 => vec![vec![200]],
         6 => vec![vec![70; 2000], vec![2 * MIB, 300], vec![300, MIB]],
         _ => vec![vec![1000; 30]; 8],

@@ -11,8 +11,13 @@ use std::task::{Context, Poll};
 use crate::net::Stream;
 use crate::proxy::write_queue::WriteQueue;
 
-/// Fewer bytes than this are copied: below, two system calls more cost as much as copying (`benches/README.md`).
-pub(in crate::proxy) const RUN_BYTES: usize = 64 * 1024;
+/// Fewer bytes of a request than this are copied: below, two system calls more cost as much as copying
+/// (`benches/README.md`).
+pub(super) const REQUEST_RUN_BYTES: usize = 64 * 1024;
+
+/// The same of a response, which most often is here in one piece, still in the processor's cache: to read its head alone
+/// costs more calls than it saves copying.
+pub(in crate::proxy) const RESPONSE_RUN_BYTES: usize = 256 * 1024;
 
 /// What is read where a run most likely follows: enough for the heads of a request or of a response. What is read beyond
 /// them is copied, which costs nothing yet.

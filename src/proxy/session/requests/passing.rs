@@ -13,7 +13,7 @@ use crate::count::Count as _;
 use crate::policy::Arrival;
 use crate::proxy::in_flight::{Produced, Response};
 use crate::proxy::session::Upstream;
-use crate::proxy::session::runs::{self, PEEK_BYTES, RUN_BYTES};
+use crate::proxy::session::runs::{self, PEEK_BYTES, REQUEST_RUN_BYTES};
 use crate::proxy::verdict::{Foresight, Passing};
 use crate::wire::api::{self, FrameHead};
 
@@ -76,7 +76,7 @@ impl Session {
             return false;
         }
         // So little is here soon. It is held, and paid for, even if its heads alone were waited for until now.
-        if head.api_key != api::PRODUCE || left < RUN_BYTES {
+        if head.api_key != api::PRODUCE || left < REQUEST_RUN_BYTES {
             self.requests.foreseen = Foreseen::Hold;
             return false;
         }
@@ -199,7 +199,7 @@ impl Session {
         match &self.requests.intake {
             _ if !self.requests.rest.is_empty() || !self.may_requests_pass() => 0,
             Intake::Passing(frame) => frame.left,
-            Intake::Pass(left) if *left >= RUN_BYTES && !is_read() => *left,
+            Intake::Pass(left) if *left >= REQUEST_RUN_BYTES && !is_read() => *left,
             Intake::Frame | Intake::Pass(_) | Intake::Drain(_) => 0,
         }
     }

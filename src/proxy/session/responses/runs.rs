@@ -7,7 +7,7 @@ use super::{Close, Intake, Session, Upstream};
 use crate::count::Count as _;
 use crate::proxy::fetches::Next;
 use crate::proxy::session::buffers;
-use crate::proxy::session::runs::{self, PEEK_BYTES, RUN_BYTES};
+use crate::proxy::session::runs::{self, PEEK_BYTES, RESPONSE_RUN_BYTES};
 use crate::wire::{Malformed, Reason};
 
 impl Session {
@@ -49,7 +49,7 @@ impl Session {
     pub(super) fn begin_run_of_response(&mut self) {
         let responses = &self.responses;
         if responses.rest.is_empty() && self.may_responses_pass() {
-            let is_in_run = self.opaque_response_bytes() >= RUN_BYTES;
+            let is_in_run = self.opaque_response_bytes() >= RESPONSE_RUN_BYTES;
             self.responses.is_in_run = is_in_run;
             if is_in_run {
                 self.responses.peeks = true;
@@ -138,8 +138,9 @@ impl Session {
     /// one: it goes on as if it had begun in two pieces.
     pub(super) fn is_cut_by_peek(&mut self, frame_bytes: usize) -> bool {
         let responses = &mut self.responses;
-        let is_cut =
-            responses.was_peek && frame_bytes < RUN_BYTES && frame_bytes > responses.rest.len();
+        let is_cut = responses.was_peek
+            && frame_bytes < RESPONSE_RUN_BYTES
+            && frame_bytes > responses.rest.len();
         if is_cut {
             responses.intake = Intake::Head(std::mem::take(&mut responses.rest).to_vec());
             responses.peeks = false;
