@@ -15,7 +15,6 @@ use super::limits::MomentCell;
 use super::registry::Key;
 use crate::config::{Advertise, Config, HostPort};
 use crate::findings::{Commands, Resource};
-use crate::text::counted;
 
 /// How the control plane fares.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -177,10 +176,8 @@ impl Condition {
     ) {
         let text = (forbidden > 0).then(|| {
             format!(
-                "the limits of {forbidden} of {} cannot be read; rules still hold. Grant: {}",
-                counted(topics as u64, "topic"),
-                self.commands
-                    .allow(&["DescribeConfigs"], Resource::Topic("*"))
+                "the limits of {forbidden} of {topics} topics cannot be read; rules still hold. Grant: {}",
+                self.commands.allow(&["DescribeConfigs"], Resource::Topic("*"))
             )
         });
         let mut said = self.lock();
