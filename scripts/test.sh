@@ -8,10 +8,10 @@ cd "$(dirname "$0")/.."
 need_rust
 
 if [ -e .cache/node ] && [ -e target/debug/sizegate ]; then
-  echo "On two cores this takes about eight minutes; .cache and target are filled and may grow a little." >&2
+  echo "On two cores this takes about nine minutes; .cache and target are filled and may grow a little." >&2
 else
   echo "The first time, on two cores, this takes about fifteen minutes and 5 GB of disk: 1.5 GB of downloads and clients in" >&2
-  echo ".cache, 3.5 GB of build in target. After that about eight minutes." >&2
+  echo ".cache, 3.5 GB of build in target. After that about nine minutes." >&2
 fi
 
 scripts/setup-tests.sh &
