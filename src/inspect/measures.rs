@@ -10,7 +10,7 @@ use crate::batch::{BatchHeader, RecordSizes};
 use crate::vocabulary::Size;
 
 /// The largest of each size in a batch that was measured to its end.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Measures {
     /// 61 + records after decompression.
     pub uncompressed_bytes: u64,
@@ -19,19 +19,6 @@ pub struct Measures {
 }
 
 impl Measures {
-    /// Nothing measured yet.
-    pub const NONE: Self = Self {
-        uncompressed_bytes: 0,
-        largest: RecordSizes {
-            record_bytes: 0,
-            estimate_bytes: 0,
-            key_bytes: 0,
-            value_bytes: 0,
-            headers_bytes: 0,
-            timestamp_delta: 0,
-        },
-    };
-
     /// One record more.
     #[inline]
     pub fn record(&mut self, sizes: &RecordSizes) {

@@ -14,6 +14,7 @@ use super::tally::Tally;
 use crate::batch::BatchHeader;
 use crate::cluster::StoredBatch;
 use crate::codec::Decoders;
+use crate::count::Count as _;
 use crate::proxy::{Shared, SharedConfirmed, Trial};
 
 /// Read and not yet judged, at most: four responses.
@@ -87,7 +88,7 @@ impl Pool {
 
     /// The next batch of a partition; waits where the workers are behind.
     pub(super) async fn look_at(&mut self, partition: i32, batch: StoredBatch) {
-        self.next_bytes = self.next_bytes.saturating_add(batch.bytes.len());
+        self.next_bytes.increase_by(batch.bytes.len());
         self.next.push(batch);
         if self.next_bytes >= RUN_BYTES {
             self.hand_over(partition).await;
@@ -114,7 +115,7 @@ impl Pool {
             return;
         };
         let before = self.handed_over;
-        self.handed_over = before.saturating_add(batches.len() as u64);
+        self.handed_over.increase_by(batches.len() as u64);
         // Without a worker that takes it, `finish` says so.
         let _ = self.runs.send(Run {
             partition,
@@ -161,11 +162,11 @@ impl Worker {
         let header = BatchHeader::read(&batch.bytes).ok();
         // Messages of the old formats: brokers take them no longer.
         let Some(header) = header.filter(|header| header.magic == 2) else {
-            tally.left_batches = tally.left_batches.saturating_add(1);
+            tally.left_batches.increment();
             return;
         };
         if header.is_control() {
-            tally.control_batches = tally.control_batches.saturating_add(1);
+            tally.control_batches.increment();
             return;
         }
         let measured = tally.measure(&header, &batch.bytes, nth, &mut self.decoders);

@@ -120,12 +120,12 @@ impl Tally {
         nth: u64,
         decoders: &mut Decoders,
     ) -> Option<Measures> {
-        self.batches = self.batches.saturating_add(1);
+        self.batches.increment();
         let wire_bytes = header.wire_bytes();
-        self.bytes = self.bytes.saturating_add(wire_bytes);
+        self.bytes.increase_by(wire_bytes);
         self.sketch(Gate::Batch, wire_bytes);
         let (Some(codec), Ok(count)) = (header.codec(), u32::try_from(header.records_count)) else {
-            self.unread_batches = self.unread_batches.saturating_add(1);
+            self.unread_batches.increment();
             return None;
         };
         if !nth.is_multiple_of(self.sample.max(1)) {
@@ -137,7 +137,7 @@ impl Tally {
             stream: RecordStream::new(count),
             decoded: 0,
             is_broken: false,
-            measures: Measures::NONE,
+            measures: Measures::default(),
             tally: self,
         };
         if codec == Codec::None {
@@ -154,7 +154,7 @@ impl Tally {
             uncompressed_bytes: walk.decoded.saturating_add(BATCH_HEADER_BYTES as u64),
             ..walk.measures
         };
-        self.records = self.records.saturating_add(records);
+        self.records.increase_by(records);
         if !is_whole {
             self.unread_batches.increment();
             return None;
@@ -211,12 +211,12 @@ impl Tally {
             Fate::Observed => ("observed", Some(What::Observed)),
             Fate::Offloaded => ("offloaded", None),
             Fate::LeftToBroker => {
-                self.left_batches = self.left_batches.saturating_add(1);
+                self.left_batches.increment();
                 return;
             }
         };
         let count = self.fates.entry(word).or_default();
-        *count = count.saturating_add(1);
+        count.increment();
         if let Some(what) = what {
             for violation in &tried.over {
                 self.over(what, violation, partition, offset);
@@ -232,10 +232,8 @@ impl Tally {
             self.note(What::Near, *gate, None, None, place);
         }
         if tried.fate == Fate::Offloaded {
-            self.offloaded_records = self
-                .offloaded_records
-                .saturating_add(tried.offloaded_records);
-            self.offloaded_bytes = self.offloaded_bytes.saturating_add(tried.offloaded_bytes);
+            self.offloaded_records.increase_by(tried.offloaded_records);
+            self.offloaded_bytes.increase_by(tried.offloaded_bytes);
             let place = Example {
                 partition,
                 offset,
@@ -272,7 +270,7 @@ impl Tally {
             .found
             .entry(Finding { what, gate, source })
             .or_default();
-        found.batches = found.batches.saturating_add(1);
+        found.batches.increment();
         found.limit_bytes = limit_bytes.or(found.limit_bytes);
         let is_larger = |size: &Size| {
             found
@@ -393,7 +391,7 @@ struct Walk<'a> {
 
 impl Output for Walk<'_> {
     fn piece(&mut self, bytes: &[u8]) -> ControlFlow<()> {
-        self.decoded = self.decoded.saturating_add(bytes.len() as u64);
+        self.decoded.increase_by(bytes.len() as u64);
         let [_, _, record, estimate, key, value, headers] = &mut self.tally.sizes;
         let measures = &mut self.measures;
         let fed = self.stream.feed(bytes, |sizes: &RecordSizes| {

@@ -11,7 +11,7 @@ use super::make::{Record, batch, look, records, text, value};
 
 fn measured(content: &[Record]) -> Measures {
     let bytes = records(content);
-    let mut measures = Measures::NONE;
+    let mut measures = Measures::default();
     let walked = walk_records(&bytes, content.len() as u32, |sizes| {
         measures.record(sizes);
         ControlFlow::Continue(())
