@@ -112,6 +112,21 @@ impl Shared {
     fn decode(&self) -> Decode {
         self.policy.load().decode()
     }
+
+    /// Computes away from the session's thread, when it is its turn. Nobody can stop what has begun: so it owns its turn,
+    /// and gives it back at its end, even if its session is gone by then. `None`: it failed, or the process ends.
+    async fn off_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let turn = Arc::clone(&self.decoding).acquire_owned().await.ok()?;
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(turn);
+            done
+        });
+        done.await.ok()
+    }
 }
 
 /// What is known of the client of a session.

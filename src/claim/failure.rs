@@ -74,6 +74,11 @@ impl Failure {
         }
     }
 
+    /// Whoever worked on it has ended.
+    pub(crate) fn stopped(why: &str) -> Self {
+        Self::new(Class::Transient, "Stopped", why)
+    }
+
     /// Nothing came within the time that one request has.
     pub(super) fn timeout() -> Self {
         Self::new(

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::digests::Known;
-use super::failure::{Class, Failure};
+use super::failure::Failure;
 use super::issue::{Issuer, SignedTicket};
 use super::place::Place;
 use super::store::{Put, Store};
@@ -88,7 +88,7 @@ impl Handle {
     pub fn upload(&self, upload: Upload) -> Response<Uploaded> {
         let (response, asker) = oneshot::channel();
         if self.tasks.is_closed() {
-            let _ = response.send(Err(stopped("the process ends")));
+            let _ = response.send(Err(Failure::stopped("the process ends")));
             return asker;
         }
         let inner = Arc::clone(&self.inner);
@@ -138,7 +138,9 @@ impl Inner {
             drop(turn);
             (prepared, lease)
         });
-        let (prepared, lease) = prepared.await.map_err(|_| stopped("the process ends"))?;
+        let (prepared, lease) = prepared
+            .await
+            .map_err(|_| Failure::stopped("the process ends"))?;
         let Prepared {
             digest,
             object,
@@ -178,7 +180,7 @@ impl Inner {
         if let Some(writer) = self.join(place) {
             return writer
                 .await
-                .unwrap_or_else(|_| Err(stopped("its writer stopped")));
+                .unwrap_or_else(|_| Err(Failure::stopped("its writer stopped")));
         }
         let leaving = Leaving { inner: self, place };
         let permit = self.requests.acquire().await;
@@ -230,10 +232,6 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         self.leave();
     }
-}
-
-fn stopped(why: &str) -> Failure {
-    Failure::new(Class::Transient, "Stopped", why)
 }
 
 /// A value, hashed, and the object that it will be.

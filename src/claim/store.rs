@@ -205,10 +205,10 @@ impl Store {
         }
         if let GetResultPayload::File(file, _) = object.payload {
             // As a stream it comes in pieces of 8 KiB, each by a thread of its own.
-            return off_turn(move || read(file, expected).map(make)).await?;
+            return off_thread(move || read(file, expected).map(make)).await?;
         }
         let whole = gather(object, expected).await?;
-        off_turn(move || make(whole)).await
+        off_thread(move || make(whole)).await
     }
 
     /// Bytes and age of an object; `None`: there is none.
@@ -282,12 +282,12 @@ impl Store {
 }
 
 /// Runs what takes long away from the thread that all requests run on.
-async fn off_turn<T: Send + 'static>(
+async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|_| Failure::new(Class::Transient, "Stopped", "the process ends"))
+        .map_err(|_| Failure::stopped("the process ends"))
 }
 
 /// All of a file, which was that long a moment ago.

@@ -106,11 +106,7 @@ impl Waiting {
         match self.progress.wait_for(is_over).await.as_deref() {
             Ok(Progress::Here(value)) => Ok(value.clone()),
             Ok(Progress::Lost(failure)) => Err(failure.clone()),
-            _ => Err(Failure::new(
-                Class::Transient,
-                "Stopped",
-                "nobody asks any more",
-            )),
+            _ => Err(Failure::stopped("nobody asks any more")),
         }
     }
 }

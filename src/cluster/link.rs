@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::call_error::CallError;
-use super::reader::{FETCH_VERSION, Fetched};
+use super::reader::{self, FETCH_VERSION, Fetched};
 use super::responses::{self, Metadata, Versions};
 use super::sasl;
 use super::shape;
@@ -29,8 +29,8 @@ const MAX_RESPONSE_BYTES: u32 = 8 << 20;
 /// Largest Metadata response taken: a million partitions are about 45 MB. It is read in place, not decoded.
 const MAX_METADATA_BYTES: u32 = 256 << 20;
 
-/// Room that is made at once for the response to a Fetch: what [`super::reader`] asks for.
-const EXPECTED_FETCH_BYTES: u32 = (4 << 20) + (64 << 10);
+/// Room that is made at once for the response to a Fetch.
+const EXPECTED_FETCH_BYTES: u32 = reader::FETCH_BYTES + reader::ENVELOPE_BYTES;
 
 /// Share of a session's lifetime after which we authenticate again (Java clients: 85 to 95 %).
 const REAUTHENTICATE_AFTER: f64 = 0.85;

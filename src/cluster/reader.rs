@@ -38,11 +38,11 @@ use crate::net::deadline_in;
 pub(super) use response::{FETCH_VERSION, Fetched};
 
 /// Asked of a broker at once; a larger batch comes whole, and alone.
-const FETCH_BYTES: u32 = 4 << 20;
+pub(super) const FETCH_BYTES: u32 = 4 << 20;
 /// Largest batch taken. Consumers break at about 100 MB a response.
 const LARGEST_BATCH_BYTES: u32 = 256 << 20;
 /// What stands in a response beside the records.
-const ENVELOPE_BYTES: u32 = 64 << 10;
+pub(super) const ENVELOPE_BYTES: u32 = 64 << 10;
 /// How long a broker may wait for data that it has not; there is some, so it does not.
 const MAX_WAIT_MS: i32 = 500;
 /// How long a partition may go without progress: an election, a broker that starts again.

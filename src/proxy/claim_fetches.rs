@@ -136,9 +136,6 @@ impl Asked {
     }
 
     fn remembered_bytes(&self) -> usize {
-        if self.is_empty() {
-            return 0;
-        }
         let topics = self.topics.len().saturating_mul(TOPIC_ENTRY_BYTES);
         let partitions = self.partitions.saturating_mul(PARTITION_ENTRY_BYTES);
         total([topics, partitions])
@@ -185,8 +182,6 @@ pub(super) enum Heard {
     Asks(Box<FetchAsked>),
     /// It goes on with what this session has not heard.
     Unheard,
-    /// It asks for tickets in a version whose responses are not read.
-    TooOld,
 }
 
 /// The memory of one session.
@@ -210,7 +205,7 @@ impl ClaimFetches {
     /// Hears a request of a consumer. What it asks of such topics has yet to be lowered ([`FetchAsked::lower`]).
     ///
     /// # Errors
-    /// It asks for more partitions than are remembered.
+    /// It asks for more partitions than are remembered, or for tickets in a version whose responses are not read.
     pub(super) fn hear(
         &mut self,
         layout: &Layout,
@@ -243,7 +238,7 @@ impl ClaimFetches {
             return Ok(Heard::Forwarded);
         }
         if !crate::wire::fetch::VERSIONS.contains(&version) {
-            return Ok(Heard::TooOld);
+            return Err(Malformed::new("api_version", Reason::UnsupportedVersion));
         }
         Ok(Heard::Asks(Box::new(FetchAsked {
             max_bytes: layout.max_bytes,

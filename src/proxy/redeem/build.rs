@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::choose::{Chosen, Outcome, State, Ticket};
-use super::scan::{Batch, off_turn};
+use super::scan::Batch;
 use super::{FAILED, Job};
 use crate::claim::fallen::ERROR;
 use crate::claim::{Fate, deliver, encoded_header};
@@ -79,7 +79,7 @@ pub(super) async fn build(job: Job, chosen: Vec<Chosen>) -> Result<Vec<Bytes>, M
         return splice(&job, &chosen);
     }
     let shared = Arc::clone(&job.shared);
-    let built = off_turn(&shared, move || splice(&job, &chosen));
+    let built = shared.off_turn(move || splice(&job, &chosen));
     built.await.ok_or(FAILED)?
 }
 

@@ -297,7 +297,7 @@ pub(super) async fn open(job: &mut Job, deadline: Instant) -> Option<Vec<Opened>
         return Some(open_all(&shared, &frame, candidates, Vec::new()));
     }
     let most_bytes = most_bytes(&shared);
-    let measured = off_turn(&shared, move || {
+    let measured = shared.off_turn(move || {
         let mut decoders = Decoders::new();
         let needs: Vec<Vec<u64>> = candidates
             .iter()
@@ -308,10 +308,9 @@ pub(super) async fn open(job: &mut Job, deadline: Instant) -> Option<Vec<Opened>
     let (frame, candidates, needs) = measured.await?;
     let rooms = rooms(&shared, needs, deadline).await;
     let theirs = Arc::clone(&shared);
-    off_turn(&shared, move || {
-        open_all(&theirs, &frame, candidates, rooms)
-    })
-    .await
+    shared
+        .off_turn(move || open_all(&theirs, &frame, candidates, rooms))
+        .await
 }
 
 /// The most that one batch is uncompressed to: what is larger was never offloaded.
@@ -528,18 +527,4 @@ fn judged(
         (found.record, judged)
     });
     judged.take(MOST_TICKETS + 1).collect()
-}
-
-/// Computes away from the session's thread, when it is its turn. `None`: it failed, or the process ends.
-pub(super) async fn off_turn<T: Send + 'static>(
-    shared: &Shared,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let turn = Arc::clone(&shared.decoding).acquire_owned().await.ok()?;
-    let done = tokio::task::spawn_blocking(move || {
-        let done = work();
-        drop(turn);
-        done
-    });
-    done.await.ok()
 }

@@ -93,22 +93,14 @@ async fn work_on(shared: &Shared, work: Work, pending: &mut Pending) {
     }
 }
 
-/// Decodes away from this thread, when it is its turn. Nobody can stop a decode that has begun: so it owns its turn and
-/// its frame's memory, and gives them back at its end, even if its session is gone by then.
+/// Decodes away from this thread; nobody can stop it, so it owns its frame's memory too ([`Shared::off_turn`]).
 async fn decode(
     shared: &Shared,
     frame: Bytes,
     decodes: Vec<LongDecode>,
     lease: Lease,
 ) -> (Inspected, Lease) {
-    let Ok(turn) = Arc::clone(&shared.decoding).acquire_owned().await else {
-        return (Inspected::new(), lease);
-    };
-    let decoding = tokio::task::spawn_blocking(move || {
-        let inspected = inspect_long(&frame, &decodes);
-        drop((frame, turn));
-        (inspected, lease)
-    });
+    let decoding = shared.off_turn(move || (inspect_long(&frame, &decodes), lease));
     decoding.await.unwrap_or_default()
 }
 

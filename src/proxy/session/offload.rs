@@ -135,7 +135,7 @@ pub(super) async fn upload(shared: &Shared, pending: &mut Pending, entries: Vec<
         drop((frame, held));
         (stages, made)
     };
-    if let Some((stages, Some(frame))) = off_turn(shared, work).await {
+    if let Some((stages, Some(frame))) = shared.off_turn(work).await {
         progress.stages.extend(stages);
         pending.frame = frame;
         pending.asked.forget_inspected();
@@ -184,7 +184,7 @@ async fn planned(
     let frame = pending.frame.clone();
     let lease = std::mem::take(&mut pending.lease);
     let ranges: Vec<Range<usize>> = wanted.iter().map(|wanted| wanted.records.clone()).collect();
-    let sized = off_turn(shared, move || {
+    let sized = shared.off_turn(move || {
         let bytes = made_bytes(&frame, &ranges, most_bytes);
         drop(frame);
         (bytes, lease)
@@ -224,7 +224,7 @@ async fn planned(
         drop((frame, theirs));
         (stages, made)
     };
-    let Some((stages, made)) = off_turn(shared, work).await else {
+    let Some((stages, made)) = shared.off_turn(work).await else {
         pending.lease = shared.budget.charge(pending.frame.len());
         return Err(stopped());
     };
@@ -414,20 +414,6 @@ pub(in crate::proxy) fn rebuilt(
     Some(made.freeze())
 }
 
-/// Computes away from the session's thread, when it is its turn. `None`: it failed, or the process ends.
-async fn off_turn<T: Send + 'static>(
-    shared: &Shared,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let turn = Arc::clone(&shared.decoding).acquire_owned().await.ok()?;
-    let done = tokio::task::spawn_blocking(move || {
-        let done = work();
-        drop(turn);
-        done
-    });
-    done.await.ok()
-}
-
 fn stopped() -> Failure {
-    Failure::new(Class::Transient, "Stopped", "the process ends")
+    Failure::stopped("the process ends")
 }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use bytes::{Bytes, BytesMut};
 
 use super::passing::Foreseen;
@@ -19,7 +20,7 @@ use crate::wire::fetch_request::Layout;
 use crate::wire::fetch_response::error_response;
 use crate::wire::produce::TopicKey;
 use crate::wire::share_fetch::{Refusal, TopicEntry, refusing, topics};
-use crate::wire::{Malformed, Reason, fetch};
+use crate::wire::{Malformed, fetch};
 
 const NO_SHARE_GROUPS: &str = "sizegate: large values of this topic lie in an object store, and share groups cannot be \
                                given them back: read it with a consumer group";
@@ -27,7 +28,13 @@ const NO_SHARE_GROUPS: &str = "sizegate: large values of this topic lie in an ob
 impl Session {
     /// Requests may ask for tickets that are redeemed.
     pub(super) fn redeems(&self) -> bool {
-        self.shared.claims.is_some() && self.shared.policy.load().redeems()
+        self.redeeming().is_some()
+    }
+
+    /// The rules in force, if they redeem anything.
+    fn redeeming(&self) -> Option<Guard<Arc<Policy>>> {
+        self.shared.claims.as_ref()?;
+        Some(self.shared.policy.load()).filter(|policy| policy.redeems())
     }
 
     /// A Fetch request is at the front of `rest`, all of it. `false`: it is not understood, and as nothing is redeemed it
@@ -35,16 +42,11 @@ impl Session {
     pub(super) fn on_fetch(&mut self, head: &FrameHead) -> bool {
         let frame = self.requests.rest.get(..head.frame_bytes());
         let read = Layout::read(frame.unwrap_or_default(), head.api_version);
-        let policy = self
-            .shared
-            .claims
-            .is_some()
-            .then(|| self.shared.policy.load());
-        let policy = policy.filter(|policy| policy.redeems());
+        let policy = self.redeeming();
         if read.is_err() && policy.is_none() {
             return false;
         }
-        let lease = self.requests.half.take().map(|half| half.lease);
+        let half = self.requests.half.take();
         self.requests.foreseen = Foreseen::Nothing;
         let mut frame = self.requests.rest.split_to(head.frame_bytes()).freeze();
         let heard = read.and_then(|layout| self.hear(&layout, &mut frame, head, policy.as_deref()));
@@ -57,11 +59,6 @@ impl Session {
                 self.expect(head, Response::Made(made.into()));
                 return true;
             }
-            Ok(Heard::TooOld) => {
-                let malformed = Malformed::new("api_version", Reason::UnsupportedVersion);
-                self.end(Close::MalformedRequest(malformed));
-                return true;
-            }
             Err(malformed) => {
                 self.end(Close::MalformedRequest(malformed));
                 return true;
@@ -69,8 +66,8 @@ impl Session {
         };
         self.expect(head, response);
         self.to_upstream.push(frame);
-        if let Some(lease) = lease {
-            self.to_upstream.hold(lease);
+        if let Some(half) = half {
+            self.to_upstream.hold(half.lease);
         }
         true
     }
