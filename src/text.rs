@@ -4,6 +4,7 @@ mod cut;
 mod moments;
 mod printable;
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 pub(crate) use cut::{first_bytes, first_chars};
@@ -26,14 +27,16 @@ pub(crate) fn grouped(n: u64) -> String {
 
 /// 1 record, 1,204 records, 0 batches: a number with what it counts, whose last word is given in the singular.
 pub(crate) fn counted(n: u64, what: &str) -> String {
-    let n_text = grouped(n);
-    if n == 1 {
-        return format!("{n_text} {what}");
-    }
+    format!("{} {}", grouped(n), noun(n, what))
+}
+
+/// What is counted, in the singular or, where there is not one of it, in the plural.
+pub(crate) fn noun(n: u64, what: &str) -> Cow<'_, str> {
     match what.strip_suffix('y') {
-        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{n_text} {stem}ies"),
-        _ if what.ends_with("ch") => format!("{n_text} {what}es"),
-        _ => format!("{n_text} {what}s"),
+        _ if n == 1 => what.into(),
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies").into(),
+        _ if what.ends_with("ch") => format!("{what}es").into(),
+        _ => format!("{what}s").into(),
     }
 }
 

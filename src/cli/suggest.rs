@@ -20,7 +20,7 @@ use super::{FAILED, FINE, print};
 use crate::config::{OFFLOAD_ABOVE_BYTES, size_text};
 use crate::findings::{Side, side_kind};
 use crate::telemetry::OTHER;
-use crate::text;
+use crate::text::noun;
 use crate::version;
 use crate::vocabulary::BATCHING_BYTES;
 
@@ -319,11 +319,9 @@ fn entry(out: &mut String, args: &SuggestArgs, key: &str, what: &str, finding: &
     }
 }
 
-/// As [`text::counted`], as programs write numbers: what is here is YAML.
+/// As [`counted`](crate::text::counted), as programs write numbers: what is here is YAML.
 fn counted(n: f64, what: &str) -> String {
-    let text = text::counted(n as u64, what);
-    let words = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',');
-    format!("{n}{words}")
+    format!("{n} {}", noun(n as u64, what))
 }
 
 fn refusing(refuses: f64, measured: f64, what: &str) -> String {

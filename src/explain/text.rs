@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::checks::{Check, Outcome, Party};
 use super::{EstimatedRecord, Explanation, Question};
-use crate::text::{grouped, row, table};
+use crate::text::{counted, grouped, row, table};
 use crate::vocabulary::Gate;
 
 /// The response in a sentence or two.
@@ -12,7 +12,7 @@ pub(super) fn verdict(question: &Question, record: &EstimatedRecord, checks: &[C
     let what = if record.records == 1 {
         "the record".to_owned()
     } else {
-        format!("the batch of {} records", grouped(record.records.into()))
+        format!("the batch of {}", counted(record.records.into(), "record"))
     };
     let mut refusing = checks
         .iter()
