@@ -28,19 +28,13 @@ esac
 # By content, not by date: a fresh clone of an unchanged program finds its classes.
 key=$(cat "${sources[@]}" | cksum | tr ' ' '-')
 classes=$PWD/.cache/classes/$set_name-$key
-if [ ! -f "$classes/.complete" ]; then
-  mkdir -p .cache/classes
-  exec 9>".cache/classes/.lock-$set_name"
-  flock 9
-  if [ ! -f "$classes/.complete" ]; then
-    need_java
-    rm -rf ".cache/classes/$set_name-"*
-    mkdir -p "$classes"
-    javac --release 17 -proc:none -Xlint:all,-serial -Werror -cp "$jars/*" -d "$classes" "${sources[@]}" >&2
-    touch "$classes/.complete"
-  fi
-  exec 9>&-
-fi
+compile() {
+  need_java
+  rm -rf ".cache/classes/$set_name-"*
+  mkdir -p "$classes"
+  javac --release 17 -proc:none -Xlint:all,-serial -Werror -cp "$jars/*" -d "$classes" "${sources[@]}" >&2
+}
+once "$classes" ".cache/classes/.lock-$set_name" compile
 if [ -z "$version" ]; then echo "$classes" && exit; fi
 
 jar=$classes.jar

@@ -132,6 +132,21 @@ python_venv() {
   echo "$env/bin/python"
 }
 
+# once FOLDER LOCK COMMAND…   runs COMMAND, which fills FOLDER, unless it was filled to its end before. Who asks meanwhile waits.
+once() {
+  local folder=$1 lock=$2
+  shift 2
+  [ -f "$folder/.complete" ] && return 0
+  mkdir -p "$(dirname "$lock")"
+  exec 9>"$lock"
+  flock 9
+  if [ ! -f "$folder/.complete" ]; then
+    "$@"
+    touch "$folder/.complete"
+  fi
+  exec 9>&-
+}
+
 # go_programs FOLDER   builds the Go programs in it (pinned by go.sum), once for what they say; prints the folder of binaries.
 # Run at the repository's root.
 go_programs() {
@@ -139,18 +154,15 @@ go_programs() {
   name=bin-$(basename "$(dirname "$1")")
   key=$(find "$1" -name '*.go' -o -name go.mod -o -name go.sum | LC_ALL=C sort | xargs cat | cksum | tr ' ' '-')
   binaries=$root/.cache/go/$name-$key
-  if [ ! -f "$binaries/.complete" ]; then
-    mkdir -p .cache/go
-    exec 9>".cache/go/.lock-$name"
-    flock 9
-    if [ ! -f "$binaries/.complete" ]; then
-      need go golang-go
-      rm -rf .cache/go/"$name"-*
-      mkdir -p "$binaries"
-      (cd "$1" && GOMODCACHE=$root/.cache/go/modules GOCACHE=$root/.cache/go/build GOFLAGS='-modcacherw -mod=readonly' \
-        CGO_ENABLED=0 go build -o "$binaries/" ./...) >&2 </dev/null
-      touch "$binaries/.complete"
-    fi
-  fi
+  once "$binaries" ".cache/go/.lock-$name" build_go "$1" "$root" "$name" "$binaries"
   echo "$binaries"
+}
+
+build_go() {
+  local root=$2 name=$3 binaries=$4
+  need go golang-go
+  rm -rf .cache/go/"$name"-*
+  mkdir -p "$binaries"
+  (cd "$1" && GOMODCACHE=$root/.cache/go/modules GOCACHE=$root/.cache/go/build GOFLAGS='-modcacherw -mod=readonly' \
+    CGO_ENABLED=0 go build -o "$binaries/" ./...) >&2 </dev/null
 }
