@@ -40,11 +40,12 @@ impl Get<'_> {
         let began = Instant::now();
         let mut stream = TcpStream::connect_timeout(&address, self.silence)?;
         stream.set_write_timeout(Some(self.silence))?;
-        write!(
-            stream,
+        let request = format!(
             "GET {} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n",
             self.path, self.host
-        )?;
+        );
+        // In one piece: who answers the first and hangs up would break what is still being written.
+        stream.write_all(request.as_bytes())?;
         let mut response = Vec::new();
         let mut chunk = vec![0; 64 * 1024];
         loop {
